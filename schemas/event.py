@@ -3,16 +3,19 @@
 An id is derived from the event's cause where it has one, so that a cause delivered twice gives the same
 bytes; commands without a cause get a random id (pause, resume, pause are three events). No event carries
 a wall clock: the time of an event is the server's stored timestamp.
+
+Python code may give whatever pydantic can convert (a list, a NumPy integer). What arrives on the wire is
+taken as it is or refused: `Event.from_wire`.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from blake3 import blake3
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 Token = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """One token of a subject: a run, worker, task, ranker. No dots, wildcards or white space."""
@@ -22,6 +25,11 @@ Hash = Annotated[bytes, Field(min_length=32, max_length=32)]
 """A BLAKE3 digest in raw bytes."""
 Text = Annotated[str, StringConstraints(max_length=4096)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+Item = TypeVar("Item")
+Many = Annotated[
+    tuple[Item, ...], BeforeValidator(lambda value: tuple(value) if type(value) is list else value)
+]
+"""A tuple of one kind of item; msgpack knows only lists, so a list is one too, in strict validation as well."""
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -29,10 +37,12 @@ _FIELD = re.compile(r"\{(\w+)\}")
 class Struct(BaseModel):
     """An immutable value inside an event; unknown fields are refused (`bus.wire` says when they are dropped)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="hex", val_json_bytes="hex"
+    )
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.model_dump() == other.model_dump()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.model_dump() == other.model_dump()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -55,16 +65,31 @@ class Event(Struct):
     key: ClassVar[tuple[str, ...]] = ()
     schema_version: ClassVar[tuple[int, int]] = (1, 0)
 
-    id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] = ""
+    """Given when the event is made; an id that does not follow from `key` is refused."""
 
-    @model_validator(mode="before")
+    @model_validator(mode="after")
+    def _identify(self) -> Self:
+        if not self.key:
+            given = self.id or secrets.token_hex(16)
+        else:
+            parts = [type(self).__name__, *(_spell(getattr(self, name)) for name in self.key)]
+            given = blake3("\x1f".join(parts).encode()).hexdigest()[:32]
+            if self.id not in ("", given):
+                raise ValueError(f"the id does not follow from {', '.join(self.key)}")
+        object.__setattr__(self, "id", given)  # the model is frozen for everybody else
+        return self
+
     @classmethod
-    def _give_id(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "id" not in values:
-            parts = [str(values.get(name, _default(cls, name))) for name in cls.key]
-            text = "\x1f".join([cls.__name__, *parts])
-            return {**values, "id": blake3(text.encode()).hexdigest()[:32] if cls.key else secrets.token_hex(16)}
-        return values
+    def from_wire(cls, values: dict[str, Any]) -> Self:
+        """The event that was sent, from its decoded fields: nothing is converted, nothing is filled in but defaults.
+
+        Raises ValueError (pydantic's ValidationError) for a wrong type, a broken bound, an unknown field or
+        an id that is missing or does not follow from the event's cause.
+        """
+        if "id" not in values:
+            raise ValueError(f"{cls.__name__} without an id")
+        return cls.model_validate(values, strict=True)
 
     def subject_below(self) -> str:
         """This event's subject below the run's prefix, e.g. `rollouts.UABC.12.0.1`."""
@@ -82,7 +107,9 @@ class Event(Struct):
         """
         unknown = set(tokens) - set(_FIELD.findall(cls.subject))
         if unknown:
-            raise ValueError(f"{cls.__name__} has no subject token {', '.join(sorted(unknown))}: {cls.subject}")
+            raise ValueError(
+                f"{cls.__name__} has no subject token {', '.join(sorted(unknown))}: {cls.subject}"
+            )
         return _FIELD.sub(lambda match: str(tokens.get(match[1], "*")), cls.subject)
 
     @classmethod
@@ -100,9 +127,12 @@ class Event(Struct):
         return found
 
     def replace(self, **changes: Any) -> Self:
-        """A validated copy with other values."""
-        return type(self).model_validate({**self.model_dump(), **changes})
+        """A validated copy with other values, and so with an id of its own."""
+        return type(self).model_validate({**self.model_dump(exclude={"id"}), **changes})
 
 
-def _default(cls: type[Event], name: str) -> Any:
-    return cls.model_fields[name].get_default(call_default_factory=True)
+def _spell(value: Any) -> str:
+    """A key field's value in an id: bytes in hex, several values separated by commas."""
+    if isinstance(value, tuple):
+        return ",".join(map(_spell, value))
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from schemas.event import Count, Digest, Event, Hash, Text, Token
+from schemas.event import Count, Digest, Event, Hash, Many, Text, Token
 
 PublicKey = Annotated[str, StringConstraints(pattern=r"^U[A-Z2-7]{55}$")]
 """An NKEY public user key: the name under which a node is known."""
@@ -26,7 +26,7 @@ class RunCreated(Event):
     run: Token
     config: dict[str, Any]
     software: dict[Text, Text] = Field(default_factory=dict)
-    trusted: dict[Text, tuple[PublicKey, ...]] = Field(default_factory=dict)
+    trusted: dict[Text, Many[PublicKey]] = Field(default_factory=dict)
     commitment: Hash
 
 
@@ -83,10 +83,10 @@ class Heartbeat(Event):
     waiting: bool = False
     seconds: float = Field(default=0.0, ge=0)
     capacity: dict[Text, float] = Field(default_factory=dict, max_length=64)
-    alarms: Annotated[tuple[Text, ...], Field(max_length=16)] = ()
+    alarms: Annotated[Many[Text], Field(max_length=16)] = ()
     url: Text = ""
     parent: Text = ""
-    versions: Annotated[tuple[Count, ...], Field(max_length=64)] = ()
+    versions: Annotated[Many[Count], Field(max_length=64)] = ()
 
 
 class Control(Event):

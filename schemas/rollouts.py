@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
+import numpy as np
+from blake3 import blake3
 from pydantic import Field, model_validator
 
 from schemas.arrays import Floats, Ids, LogProbs
-from schemas.event import Count, Digest, Event, Hash, Struct, Token
+from schemas.event import Count, Digest, Event, Hash, Many, Struct, Token
 
 PROOF_BYTES = 258
 """Bytes of one TOPLOC commitment: a uint16 modulus and 128 uint16 coefficients, big-endian."""
@@ -31,8 +33,21 @@ class Proof(Event):
     task: Token
     attempt: Count
     slice: Count
-    indices: Annotated[tuple[Count, ...], Field(min_length=1, max_length=4096)]
-    proofs: Annotated[tuple[bytes, ...], Field(min_length=1, max_length=4096)]
+    indices: Annotated[Many[Count], Field(min_length=1, max_length=4096)]
+    proofs: Annotated[Many[bytes], Field(min_length=1, max_length=4096)]
+
+    def digest(self) -> str:
+        """BLAKE3 over what is committed to, in hex: names the proof in its Rollouts."""
+        whole = blake3("\x1f".join([self.worker, self.task, str(self.attempt), str(self.slice)]).encode())
+        for index, proof in zip(self.indices, self.proofs, strict=True):
+            whole.update(index.to_bytes(8, "big") + len(proof).to_bytes(8, "big") + proof)
+        return whole.hexdigest()
+
+    @model_validator(mode="after")
+    def _one_proof_each(self) -> Self:
+        if len(self.indices) != len(self.proofs):
+            raise ValueError(f"{len(self.proofs)} proofs for {len(self.indices)} completions")
+        return self
 
 
 class Segment(Struct):
@@ -60,9 +75,9 @@ class Completion(Struct):
     """
 
     index: Count
-    segments: Annotated[tuple[Segment, ...], Field(min_length=1, max_length=256)]
+    segments: Annotated[Many[Segment], Field(min_length=1, max_length=256)]
     logprobs: LogProbs
-    spans: Annotated[tuple[Span, ...], Field(min_length=1, max_length=64)]
+    spans: Annotated[Many[Span], Field(min_length=1, max_length=64)]
     finish: Literal["stop", "length"]
 
     @model_validator(mode="after")
@@ -71,7 +86,9 @@ class Completion(Struct):
         if tokens != len(self.logprobs):
             raise ValueError(f"{tokens} model tokens but {len(self.logprobs)} log-probs")
         edges = [0, *(span.stop for span in self.spans)]
-        if any(span.start != edge or span.stop <= edge for span, edge in zip(self.spans, edges, strict=False)):
+        if any(
+            span.start != edge or span.stop <= edge for span, edge in zip(self.spans, edges, strict=False)
+        ):
             raise ValueError("policy spans do not tile the model tokens")
         if edges[-1] != tokens:
             raise ValueError(f"policy spans cover {edges[-1]} of {tokens} model tokens")
@@ -80,8 +97,6 @@ class Completion(Struct):
     @property
     def ids(self) -> Ids:
         """All token ids after the prompt, shape [T'] (T' = T for a single-turn completion)."""
-        import numpy as np
-
         return np.concatenate([segment.ids for segment in self.segments])
 
 
@@ -89,7 +104,7 @@ class Rollouts(Event):
     """A slice of a group's completions: those that fit 512 KB. All slices are of one attempt.
 
     slices: how many slices the attempt has. answer: proof of possession (docs/verification.md).
-    proof: BLAKE3 digest of the wire bytes of this slice's Proof event.
+    proof: the digest of this slice's Proof (`Proof.digest`).
     """
 
     stream: ClassVar[str] = "ROLLOUTS"
@@ -103,9 +118,18 @@ class Rollouts(Event):
     attempt: Count
     slice: Count
     slices: Annotated[int, Field(ge=1, le=4096)]
-    completions: Annotated[tuple[Completion, ...], Field(min_length=1, max_length=4096)]
+    completions: Annotated[Many[Completion], Field(min_length=1, max_length=4096)]
     answer: Hash
     proof: Digest
+
+    @model_validator(mode="after")
+    def _slices_agree(self) -> Self:
+        if self.slice >= self.slices:
+            raise ValueError(f"slice {self.slice} of {self.slices}; the first is 0")
+        indices = [completion.index for completion in self.completions]
+        if len(set(indices)) != len(indices):
+            raise ValueError("a completion's index is given twice")
+        return self
 
 
 class Score(Event):
@@ -130,4 +154,10 @@ class Score(Event):
     @classmethod
     def of(cls, event: Rollouts, scores: list[float]) -> Self:
         """The score of `event`; the component that publishes it fills in `ranker` with its own key."""
-        return cls(worker=event.worker, task=event.task, attempt=event.attempt, slice=event.slice, scores=scores)
+        return cls(
+            worker=event.worker,
+            task=event.task,
+            attempt=event.attempt,
+            slice=event.slice,
+            scores=np.asarray(scores),
+        )

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from schemas.arrays import Ids, Seeds
-from schemas.event import Count, Digest, Event, Hash, Struct, Text, Token
+from schemas.event import Count, Digest, Event, Hash, Many, Struct, Text, Token
 
 
 class WorkRequested(Event):
@@ -25,7 +25,7 @@ class WorkRequested(Event):
     name: Text = ""
     groups: Annotated[int, Field(ge=0, le=4096)]
     seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
-    environments: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
+    environments: Annotated[Many[Text], Field(max_length=64)] = ()
     policy_version: int = Field(default=-1, ge=-1)
     engine: Text = ""
     stack: Text = ""
@@ -51,7 +51,7 @@ class Sampling(Struct):
 
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     max_new_tokens: Annotated[int, Field(ge=1, le=131072)]
-    stop_ids: Annotated[tuple[Count, ...], Field(max_length=16)]
+    stop_ids: Annotated[Many[Count], Field(max_length=16)]
 
 
 class TaskGranted(Event):

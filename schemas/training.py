@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from schemas.arrays import Floats, Sequences
-from schemas.event import Count, Digest, Event, Struct, Text, Token
+from schemas.event import Count, Digest, Event, Many, Struct, Text, Token
 from schemas.weights import Manifest
 
 Metrics = Annotated[dict[Text, float], Field(max_length=256)]
@@ -61,9 +61,9 @@ class BatchFormed(Event):
     lineage: Count
     step: Count
     from_version: Count
-    groups: Annotated[tuple[GroupRef, ...], Field(min_length=1, max_length=65536)]
+    groups: Annotated[Many[GroupRef], Field(min_length=1, max_length=65536)]
     advantages: Floats
-    filtered: Annotated[tuple[GroupRef, ...], Field(max_length=65536)] = ()
+    filtered: Annotated[Many[GroupRef], Field(max_length=65536)] = ()
     folded: dict[Text, Count]
 
 
@@ -104,7 +104,7 @@ class PolicyPublished(Event):
     digest: Digest
     base: Count | None = None
     manifest: Manifest
-    holders: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
+    holders: Annotated[Many[Text], Field(max_length=64)] = ()
 
 
 class EvalCompleted(Event):

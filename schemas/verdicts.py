@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.event import Count, Event, Hash, Struct, Text, Token
+from schemas.event import Count, Event, Hash, Many, Struct, Text, Token
 
 Outcome = Literal["accepted", "unaudited", "void", "rejected", "crashed"]
 
@@ -34,7 +34,7 @@ class Judgement(Struct):
     outcome: Outcome
     reward: float | None = None
     metrics: dict[Text, float] = Field(default_factory=dict, max_length=32)
-    checks: Annotated[tuple[Check, ...], Field(max_length=64)] = ()
+    checks: Annotated[Many[Check], Field(max_length=64)] = ()
     tokens: Count = 0
 
 
@@ -55,7 +55,7 @@ class Verdict(Event):
     slice: Count
     ordinal: Count = 0
     rollouts_sequence: Count
-    judgements: Annotated[tuple[Judgement, ...], Field(min_length=1, max_length=4096)]
+    judgements: Annotated[Many[Judgement], Field(min_length=1, max_length=4096)]
 
 
 class Standing(Event):
@@ -76,14 +76,14 @@ class Slashed(Standing):
     """
 
     key: ClassVar[tuple[str, ...]] = ("node", "evidence")
-    evidence: Annotated[tuple[Count, ...], Field(max_length=64)] = ()
+    evidence: Annotated[Many[Count], Field(max_length=64)] = ()
 
 
 class Quarantined(Standing):
     """The node is faulty: no more grants until it is reinstated; what was accepted stays."""
 
     key: ClassVar[tuple[str, ...]] = ("node", "evidence")
-    evidence: Annotated[tuple[Count, ...], Field(max_length=64)] = ()
+    evidence: Annotated[Many[Count], Field(max_length=64)] = ()
 
 
 class Reinstated(Standing):

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from schemas.event import Digest, Struct
+from schemas.event import Digest, Many, Struct
 
 HASH_BYTES = 32
 MAX_CHUNKS = 1 << 15
@@ -37,7 +37,7 @@ class Manifest(Struct):
 
     digest: Digest
     chunk_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 26)]
-    files: Annotated[tuple[File, ...], Field(min_length=1, max_length=256)]
+    files: Annotated[Many[File], Field(min_length=1, max_length=256)]
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
@@ -46,7 +46,9 @@ class Manifest(Struct):
         for file in self.files:
             chunks = -(-file.size // self.chunk_bytes)
             if len(file.hashes) != chunks * HASH_BYTES:
-                raise ValueError(f"{file.name}: {file.size} bytes are {chunks} chunks, not {len(file.hashes) / HASH_BYTES:g}")
+                raise ValueError(
+                    f"{file.name}: {file.size} bytes are {chunks} chunks, not {len(file.hashes) / HASH_BYTES:g}"
+                )
         if sum(len(file.hashes) for file in self.files) > MAX_CHUNKS * HASH_BYTES:
             raise ValueError(f"more than {MAX_CHUNKS} chunks; use larger chunks")
         return self
