@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from schemas.event import Token
+from schemas.event import FromList, Many, Token
+from schemas.operations import PublicKey
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Section(BaseModel):
-    """One table of the TOML file; a key that is not listed here is refused."""
+    """One table of the TOML file; a key that is not listed here is refused, and nothing is converted."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class ConfigError(ValueError):
@@ -90,7 +93,7 @@ class Loss(Section):
 
 class Optimizer(Section):
     learning_rate: Positive = 3e-7
-    betas: tuple[Share, Share] = (0.9, 0.99)
+    betas: Annotated[tuple[Share, Share], FromList] = (0.9, 0.99)
     weight_decay: float = Field(default=0.01, ge=0)
     warmup_steps: int = Field(default=25, ge=0)
     max_grad_norm: Positive = 0.1
@@ -117,9 +120,26 @@ class Relay(Section):
     """Versions that a relay keeps; more than max_lag + 2."""
 
 
+class Bands(Section):
+    """How far an honest completion may lie from the validator's own prefill. `cairn calibrate` measures them
+    for a model and a stack; the defaults are the published TOPLOC thresholds and what unlike engines need."""
+
+    exponent_mismatches: Annotated[int, Field(ge=0, le=128)] = 38
+    """Of a chunk's 128 values."""
+    mantissa_mean: float = Field(default=10.0, ge=0)
+    mantissa_median: float = Field(default=8.0, ge=0)
+    replay_margin: Positive = 1.0
+    """By how much a sent token may lose to the replayed argmax, in units of logits / temperature."""
+    replay_mismatches: Share = 0.1
+    """Share of tokens that may lose at all; one token always may."""
+    logprob_difference: Positive = 0.5
+    """Mean absolute difference between claimed and recomputed log-probs."""
+
+
 class Audit(Section):
     share: Share = 1.0
     """Share of the rollouts that are verified by a prefill; the cheap checks run on all."""
+    bands: Bands = Bands()
 
 
 class Evaluation(Section):
@@ -131,11 +151,11 @@ class Evaluation(Section):
 class Trust(Section):
     """Public keys (cairn keys show) by role. Workers and relays need no entry: their work is checked."""
 
-    trainer: tuple[str, ...] = ()
-    validator: tuple[str, ...] = ()
-    evaluator: tuple[str, ...] = ()
-    ranker: tuple[str, ...] = ()
-    operator: tuple[str, ...] = ()
+    trainer: Many[PublicKey] = ()
+    validator: Many[PublicKey] = ()
+    evaluator: Many[PublicKey] = ()
+    ranker: Many[PublicKey] = ()
+    operator: Many[PublicKey] = ()
 
 
 class Config(Section):
@@ -154,6 +174,12 @@ class Config(Section):
     evaluation: Evaluation = Evaluation()
     trust: Trust = Trust()
 
+    @model_validator(mode="after")
+    def _relays_keep_what_is_granted(self) -> Self:
+        if self.relay.keep <= self.lag.max_lag + 2:
+            raise ValueError(f"relay.keep = {self.relay.keep} must be more than lag.max_lag + 2")
+        return self
+
 
 def load(path: Path | str, overrides: dict[str, str] | None = None) -> Config:
     """Read a TOML file, apply dotted overrides ({"batch.groups": "8"}) and validate.
@@ -165,7 +191,7 @@ def load(path: Path | str, overrides: dict[str, str] | None = None) -> Config:
             values = tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give the path of a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     for dotted, text in (overrides or {}).items():
         _set(values, dotted, text)
@@ -199,4 +225,6 @@ def _explain(error: Any) -> str:
         return f"unknown key {key}"
     if error["type"] == "missing":
         return f"{key} is missing"
+    if not key:
+        return str(error["ctx"]["error"])
     return f"{key} = {error['input']!r}: {error['msg']}"

@@ -26,10 +26,10 @@ Hash = Annotated[bytes, Field(min_length=32, max_length=32)]
 Text = Annotated[str, StringConstraints(max_length=4096)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Item = TypeVar("Item")
-Many = Annotated[
-    tuple[Item, ...], BeforeValidator(lambda value: tuple(value) if type(value) is list else value)
-]
-"""A tuple of one kind of item; msgpack knows only lists, so a list is one too, in strict validation as well."""
+FromList = BeforeValidator(lambda value: tuple(value) if type(value) is list else value)
+"""msgpack and TOML know only lists: where a tuple is meant a list is one too, in strict validation as well."""
+Many = Annotated[tuple[Item, ...], FromList]
+"""Any number of items of one kind."""
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
