@@ -34,7 +34,7 @@ def group_advantages(rewards: Sequence[float]) -> NDArray[np.float32]:
     if not has_signal(rewards):
         return np.zeros(len(rewards_G), np.float32)
     centred_G = rewards_G - rewards_G.mean()
-    return (centred_G / (rewards_G.std(ddof=1) + EPSILON)).astype(np.float32)
+    return np.asarray(centred_G / (rewards_G.std(ddof=1) + EPSILON), np.float32)
 
 
 def _checked(rewards: Sequence[float]) -> NDArray[np.float64]:

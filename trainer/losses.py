@@ -74,12 +74,7 @@ def k3(logprobs_N: Tensor, reference_logprobs_N: Tensor) -> Tensor:
     return difference_N.exp() - difference_N - 1
 
 
-def token_logprobs(logits_NV: Tensor, ids_N: Tensor, temperature: float) -> Tensor:
-    """Log-probs of tokens under the sampling distribution softmax(logits / temperature), shape [N]."""
-    return torch.log_softmax(logits_NV.float() / temperature, dim=-1).gather(-1, ids_N[:, None]).squeeze(-1)
-
-
 def entropy(logits_NV: Tensor, temperature: float) -> Tensor:
     """Entropy in nats of the sampling distribution softmax(logits / temperature), shape [N]."""
-    logprobs_NV = torch.log_softmax(logits_NV.float() / temperature, dim=-1)
+    logprobs_NV = torch.log_softmax(logits_NV / temperature, dim=-1)
     return -(logprobs_NV.exp() * logprobs_NV).sum(dim=-1)

@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
+from policy.sampling import token_logprobs
 from schemas.config import Loss
-from trainer.losses import entropy, intellect2, k3, token_logprobs
+from trainer.losses import entropy, intellect2, k3
 
 CONFIG = Loss(kl=0.05, entropy=0.01)
 
