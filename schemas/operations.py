@@ -81,8 +81,8 @@ class Heartbeat(Event):
     name: Text = ""
     state: Text = ""
     waiting: bool = False
-    seconds: float = Field(default=0.0, ge=0)
-    capacity: dict[Text, float] = Field(default_factory=dict, max_length=64)
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+    capacity: Annotated[dict[Text, float], Field(max_length=64)] = Field(default_factory=dict)
     alarms: Annotated[Many[Text], Field(max_length=16)] = ()
     url: Text = ""
     parent: Text = ""

@@ -26,7 +26,7 @@ class WorkRequested(Event):
     groups: Annotated[int, Field(ge=0, le=4096)]
     seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
     environments: Annotated[Many[Text], Field(max_length=64)] = ()
-    policy_version: int = Field(default=-1, ge=-1)
+    policy_version: Annotated[int, Field(ge=-1)] = -1
     engine: Text = ""
     stack: Text = ""
 

@@ -33,7 +33,7 @@ class Judgement(Struct):
     index: Count
     outcome: Outcome
     reward: float | None = None
-    metrics: dict[Text, float] = Field(default_factory=dict, max_length=32)
+    metrics: Annotated[dict[Text, float], Field(max_length=32)] = Field(default_factory=dict)
     checks: Annotated[Many[Check], Field(max_length=64)] = ()
     tokens: Count = 0
 
