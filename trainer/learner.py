@@ -81,9 +81,13 @@ class Learner:
         return StepResult({**metrics, "optimizer_steps": len(applied)})
 
     def publishable(self) -> dict[str, Tensor]:
-        """Copies of the weights by name, in the published dtype; tied tensors once."""
-        dtype = DTYPES[self.config.policy.dtype]
-        return {name: weight.detach().to(dtype, copy=True) for name, weight in self.parameters.items()}
+        """Copies of parameters and persistent buffers by name, tied once; floating ones in the published dtype."""
+        dtype, persistent = DTYPES[self.config.policy.dtype], self.model.state_dict().keys()
+        buffers = {name: buffer for name, buffer in self.model.named_buffers() if name in persistent}
+        return {
+            name: tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+            for name, tensor in (self.parameters | buffers).items()
+        }
 
     def state(self) -> LearnerState:
         """The state as views of the live tensors: save it before the next step."""

@@ -13,14 +13,6 @@ from trainer.packing import pack
 ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def learner(**sections):
     return Learner(tiny.model(), tiny.config(**sections))
 
@@ -245,6 +237,15 @@ def test_publishable_tensors_have_the_published_dtype_and_are_copies(dtype):
     kept = {name: tensor.clone() for name, tensor in published.items()}
     trained.step(tiny.samples())
     assert_same(published, kept)
+
+
+def test_persistent_buffers_are_published_and_others_are_not():
+    model = tiny.model()
+    model.register_buffer("places", torch.arange(3))
+    model.register_buffer("cache", torch.zeros(3), persistent=False)
+    published = Learner(model, tiny.config(policy={"model": "tiny", "dtype": "bfloat16"})).publishable()
+    assert published["places"].tolist() == [0, 1, 2]
+    assert set(published) == set(dict(model.named_parameters())) | {"places"}
 
 
 def test_a_restored_learner_goes_on_bit_for_bit():
