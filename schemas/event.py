@@ -81,15 +81,15 @@ class Event(Struct):
         return self
 
     @classmethod
-    def from_wire(cls, values: dict[str, Any]) -> Self:
-        """The event that was sent, from its decoded fields: nothing is converted, nothing is filled in but defaults.
+    def from_wire(cls, values: dict[str, Any], newer: bool = False) -> Self:
+        """The event that was sent, from its decoded fields: nothing is converted, nothing filled in but defaults.
 
-        Raises ValueError (pydantic's ValidationError) for a wrong type, a broken bound, an unknown field or
-        an id that is missing or does not follow from the event's cause.
+        newer: the sender's minor version is newer than ours; then fields that we do not know are dropped.
+        Raises ValidationError for a wrong type, a broken bound, an unknown field or an id that is missing or
+        does not follow from the event's cause.
         """
-        if "id" not in values:
-            raise ValueError(f"{cls.__name__} without an id")
-        return cls.model_validate(values, strict=True)
+        sent = {"id": "", **values}  # an empty id is refused, a missing one would be given
+        return cls.model_validate(sent, strict=True, extra="ignore" if newer else "forbid")
 
     def subject_below(self) -> str:
         """This event's subject below the run's prefix, e.g. `rollouts.UABC.12.0.1`."""

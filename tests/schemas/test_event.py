@@ -154,8 +154,21 @@ def test_unknown_fields_are_refused(event: Event) -> None:
 
 
 @every_event
+def test_fields_of_a_newer_minor_version_are_dropped(event: Event) -> None:
+    assert type(event).from_wire({**sent(event), "colour": "red"}, newer=True) == event
+
+
+def test_fields_of_a_newer_minor_version_are_dropped_inside_too() -> None:
+    verdict = sent(EXAMPLES["Verdict"])
+    verdict["judgements"][0]["checks"][0]["unit"] = "values"
+    with pytest.raises(ValidationError, match="unit"):
+        EVENTS["Verdict"].from_wire(verdict)
+    assert EVENTS["Verdict"].from_wire(verdict, newer=True) == EXAMPLES["Verdict"]
+
+
+@every_event
 def test_no_id_no_event(event: Event) -> None:
-    with pytest.raises(ValueError, match="without an id"):
+    with pytest.raises(ValidationError, match="id\n"):
         type(event).from_wire({name: value for name, value in sent(event).items() if name != "id"})
 
 
