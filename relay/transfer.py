@@ -1,0 +1,130 @@
+"""Getting one chunk over HTTP from whichever source delivers it: used by clients and by relays for their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+
+import aiohttp
+import structlog
+
+from relay.errors import BadChunk, WeightsUnavailable
+from relay.files import Bytes
+from relay.selection import Selection
+from relay.sources import Sources
+
+CONNECT_SECONDS = 5.0
+SILENCE_SECONDS = 20.0
+"""A source that sends nothing for so long has failed; longer than a server's LONG_POLL_SECONDS."""
+SLOWEST = 32 << 10
+"""Bytes a second below which a transfer is given up."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
+log = structlog.get_logger()
+
+
+class NotHere(Exception):
+    """The source does not have the chunk yet, or no longer: no fault of its own."""
+
+
+def open_session() -> aiohttp.ClientSession:
+    """A session for hostile peers: no cookies, no decompression, bounded headers and read-ahead."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=1 << 20,
+    )
+
+
+class Downloads:
+    """Fetches chunks from `sources`; gives up on a chunk after `patience` seconds without a source that has it."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        sources: Sources,
+        selection: Selection | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        self.session = session
+        self.sources = sources
+        self.selection = selection or Selection()
+        self.patience = patience
+
+    async def chunk(self, chunk: str, size: int, keep: Callable[[Bytes], None]) -> None:
+        """Hand the chunk's `size` bytes to `keep`, called in a thread, which raises BadChunk when they are wrong.
+
+        Every source is tried once, then again after a pause that grows. Raises WeightsUnavailable, and whatever
+        else `keep` raises.
+        """
+        deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
+        while True:
+            outcomes = await self._ask_each(chunk, size, keep)
+            if outcomes is None:
+                return
+            if time.monotonic() > deadline:
+                tried = (
+                    "; ".join(f"{url}: {outcome}" for url, outcome in outcomes.items()) or "no relay is known"
+                )
+                raise WeightsUnavailable(
+                    f"chunk {chunk[:12]} was not to be had within {self.patience:g} s ({tried}); "
+                    "is a relay running, and is this version still kept?"
+                )
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads the askers)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _ask_each(self, chunk: str, size: int, keep: Callable[[Bytes], None]) -> dict[str, str] | None:
+        """None once the chunk is kept, else why each source did not deliver."""
+        outcomes: dict[str, str] = {}
+        while left := [url for url in self.sources.urls() if url not in outcomes]:
+            url, started = self.selection.choose(left), time.monotonic()
+            try:
+                await asyncio.to_thread(keep, await self._get(url, chunk, size))
+            except NotHere:
+                outcomes[url] = "does not have it"
+            except BadChunk as error:
+                self.selection.corrupted(url)
+                outcomes[url] = str(error)
+                log.warning("wrong chunk, asking another relay", source=url, reason=str(error))
+                await self._report(url, chunk)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self.selection.failed(url)
+                outcomes[url] = str(error) or "no answer in time"
+            else:
+                self.selection.succeeded(url, size, time.monotonic() - started)
+                return None
+        return outcomes
+
+    async def _get(self, url: str, chunk: str, size: int) -> bytearray:
+        timeout = aiohttp.ClientTimeout(
+            total=SILENCE_SECONDS + size / SLOWEST, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
+        )
+        async with self.session.get(
+            f"{url}/chunks/{chunk}", timeout=timeout, allow_redirects=False
+        ) as response:
+            if response.status in (404, 503):
+                raise NotHere
+            if response.status != 200:
+                raise aiohttp.ClientError(f"HTTP status {response.status}")
+            data, filled = bytearray(size), 0
+            async for piece in response.content.iter_any():
+                if filled + len(piece) > size:
+                    raise BadChunk(f"chunk {chunk[:12]}: more than its {size} bytes")
+                data[filled : filled + len(piece)] = piece
+                filled += len(piece)
+        if filled < size:
+            raise BadChunk(f"chunk {chunk[:12]}: {filled} bytes instead of {size}")
+        return data
+
+    async def _report(self, url: str, chunk: str) -> None:
+        """Tell the source, so that it hashes its copy again and drops it."""
+        timeout = aiohttp.ClientTimeout(total=CONNECT_SECONDS)
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            async with self.session.post(
+                f"{url}/chunks/{chunk}/report", timeout=timeout, allow_redirects=False
+            ):
+                pass
