@@ -41,7 +41,7 @@ class Run(Section):
 class BusSection(Section):
     url: str = "nats://127.0.0.1:4222"
     replicas: int = Field(default=1, ge=1, le=5)
-    max_bytes: int = Field(default=16 << 30, ge=1 << 20)
+    max_bytes: int = Field(default=1 << 30, ge=1 << 20)
     """Bytes per stream; a full stream refuses new messages and evicts nothing."""
 
 

@@ -1,0 +1,43 @@
+"""Who may still be granted work, and what each node has contributed: a fold over STANDINGS."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bus.envelope import Record
+from schemas import Credited, Event, Quarantined, Reinstated, Slashed
+
+
+class Standings:
+    """The state after all records applied so far; applying one again changes nothing.
+
+    sequence: of the last record applied. tokens: node -> tokens that batches were trained on.
+    """
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.tokens: Counter[str] = Counter()
+        self._barred: dict[str, str] = {}
+        self._credited: set[str] = set()  # a trainer that was killed may say it again
+
+    def apply(self, record: Record[Event]) -> None:
+        """Fold in the next record of STANDINGS."""
+        if record.sequence <= self.sequence:
+            return
+        self.sequence = record.sequence
+        match record.event:
+            case Slashed(node=node, reason=reason) | Quarantined(node=node, reason=reason):
+                self._barred[node] = f"{type(record.event).__name__.lower()}: {reason}"
+            case Reinstated(node=node):
+                self._barred.pop(node, None)
+            case Credited(id=id, node=node, tokens=tokens) if id not in self._credited:
+                self._credited.add(id)
+                self.tokens[node] += tokens
+
+    def allowed(self, node: str) -> bool:
+        """Whether the node may hold grants and its answers count."""
+        return node not in self._barred
+
+    def reason(self, node: str) -> str:
+        """Why a node is barred; empty when it is not."""
+        return self._barred.get(node, "")
