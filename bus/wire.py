@@ -129,9 +129,9 @@ def _unpack(data: bytes) -> Any:
         if containers > MAX_CONTAINERS:
             raise WireError(f"more than {MAX_CONTAINERS} arrays and maps")
 
-    def array(items: list[Any]) -> tuple[Any, ...]:
+    def array(items: list[Any]) -> list[Any]:
         count()
-        return tuple(items)
+        return items
 
     def mapping(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         count()
@@ -157,12 +157,12 @@ def _unpack(data: bytes) -> Any:
         raise WireError(f"not msgpack within bounds: {error}") from None
 
 
-def _check(values: dict[Any, Any] | tuple[Any, ...], depth: int) -> None:
+def _check(values: dict[Any, Any] | list[Any], depth: int) -> None:
     if not depth:
         raise WireError(f"nested more than {MAX_DEPTH} deep")
     for value in values.values() if isinstance(values, dict) else values:
         kind = type(value)
-        if kind is dict or kind is tuple:
+        if kind is dict or kind is list:
             _check(value, depth - 1)
         elif kind is float and not math.isfinite(value):
             raise WireError("a number is not finite")

@@ -1,0 +1,56 @@
+"""From complete groups to the batch of one step: which groups, in which order, with which advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from schemas import BatchFormed, TaskGranted
+from schemas.rollouts import Completion
+from trainer.admission import feasible
+from trainer.advantages import group_advantages
+from trainer.groups import Group, Groups
+from trainer.packing import Sample
+
+
+def choose(groups: Groups, version: int, size: int, max_lag: int) -> list[Group] | None:
+    """The `size` oldest complete groups with signal for the step from `version`, or None to wait.
+
+    Waits although enough are complete when a group that is still open could then not be consumed in time:
+    dropping slow groups would favour short completions. Canonical order: by policy version, then task.
+    """
+    every = groups.unconsumed()
+    complete = [group for group in every if group.status == "complete" and version - group.version <= max_lag]
+    if len(complete) < size:
+        return None
+    chosen = sorted(complete, key=lambda group: (group.version, int(group.grant.task)))[:size]
+    taken = {id(group) for group in chosen}
+    rest = [group.version for group in every if id(group) not in taken and group.status != "failed"]
+    return chosen if feasible(rest, size, version + 1, max_lag) else None
+
+
+def form(chosen: list[Group], groups: Groups, lineage: int, step: int, version: int) -> BatchFormed:
+    """The event that consumes the chosen groups and closes those without signal, at once."""
+    advantages = np.concatenate([group_advantages(group.rewards()) for group in chosen])
+    return BatchFormed(
+        lineage=lineage,
+        step=step,
+        from_version=version,
+        groups=tuple(group.reference() for group in chosen),
+        advantages=advantages.astype(np.float32),
+        filtered=tuple(group.reference() for group in groups.open.values() if group.status == "flat"),
+        folded=dict(groups.folded),
+    )
+
+
+def samples(
+    answered: Iterable[tuple[TaskGranted, list[Completion]]], advantages: np.ndarray
+) -> list[Sample]:
+    """What the learner trains on, in the batch's order. advantages: shape [N], one per completion."""
+    found: list[Sample] = []
+    for grant, completions in answered:
+        for completion in completions:
+            found.append(Sample.of(grant.prompt, completion, float(advantages[len(found)])))
+    assert len(found) == len(advantages), f"{len(found)} completions, {len(advantages)} advantages"
+    return found

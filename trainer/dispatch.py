@@ -1,0 +1,182 @@
+"""Dispatch: who gets which task, under which policy, with which seeds; and which grants have ended.
+
+Workers say how many groups they want to hold; everything else is chosen here. What may be granted follows the
+lag rule (`trainer.admission`), so nothing that is generated in time is ever too old to be trained on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from bus import Bus, Record, Writer
+from bus.standings import Standings
+from schemas import Sampling, TaskClosed, TaskGranted, Verdict, WorkRequested
+from schemas.config import Config
+from schemas.tasks import CloseReason
+from trainer.admission import may_grant
+from trainer.curriculum import Curriculum
+from trainer.groups import SOUND, Group, Groups
+from environments import Prompts
+from trainer.secret import Secret
+
+NEWCOMER_GROUPS = 2
+"""Grants that a worker may hold before its first accepted completion."""
+TICK = 0.5
+"""Seconds after which requests and deadlines are looked at although nothing arrived."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class CurrentPolicy:
+    """The policy that new grants name."""
+
+    version: int
+    digest: str
+
+
+class Dispatch:
+    """Grants and closes tasks as long as `run` runs.
+
+    policy: the newest published one, None before the first. next_version: what the next step starts from.
+    batches_left: batches still to be formed, so that the end of the run leaves nothing half done.
+    """
+
+    def __init__(
+        self, config: Config, bus: Bus, writer: Writer, groups: Groups, curriculum: Curriculum, prompts: Prompts, secret: Secret
+    ) -> None:
+        self.config = config
+        self.groups = groups
+        self.standings = Standings()
+        self.policy: CurrentPolicy | None = None
+        self.next_version = 0
+        self.batches_left = config.run.steps
+        self.paused = False
+        self.changed = asyncio.Event()
+        self.writing = asyncio.Lock()
+        self._bus, self._writer = bus, writer
+        self._curriculum, self._prompts, self._secret = curriculum, prompts, secret
+        self._requests: dict[str, tuple[WorkRequested, float]] = {}
+        self._proven: set[str] = set()
+
+    def observe(self, record: Record[Any]) -> None:
+        """Fold one message of REQUESTS, ROLLOUTS, VERDICTS or STANDINGS."""
+        event = record.event
+        if event.destination() == "STANDINGS":
+            self.standings.apply(record)
+            self.groups.folded["STANDINGS"] = record.sequence
+        elif isinstance(event, WorkRequested):
+            self._requests[event.worker] = (event, record.timestamp + event.seconds)
+        else:
+            self.groups.apply(record)
+        if isinstance(event, Verdict) and all(judgement.outcome in SOUND for judgement in event.judgements):
+            self._proven.add(event.worker)
+        self.changed.set()
+
+    async def run(self) -> None:
+        """Close what has ended and grant what may be granted, at every change. Ends only by cancellation."""
+        while True:
+            self.changed.clear()
+            async with self.writing:
+                await self._close_ended()
+                await self._grant()
+            try:
+                await asyncio.wait_for(self.changed.wait(), TICK)
+            except TimeoutError:
+                continue
+
+    async def _close_ended(self) -> None:
+        for group in list(self.groups.open.values()):
+            if group.status == "failed":
+                await self._close(group, *group.failure)
+            elif not self.standings.allowed(group.grant.worker):
+                await self._close(group, "cancelled", "the worker lost its standing")
+            elif self.next_version - group.version > self.config.lag.max_lag:
+                await self._close(group, "cancelled", "its policy is too old")
+            elif await self._expired(group):
+                await self._close(group, "expired", f"no answer within {group.grant.seconds:g} s")
+
+    async def close_all(self, detail: str) -> None:
+        """Every grant ends with a reason, those at the end of a run or of a lineage too."""
+        async with self.writing:
+            for group in list(self.groups.open.values()):
+                reason: CloseReason = "filtered" if group.status == "flat" else "cancelled"
+                await self._close(group, reason, detail)
+
+    async def _expired(self, group: Group) -> bool:
+        """True when ROLLOUTS was read to its end past the deadline and the answer was not in it."""
+        if group.answered or not group.sequence or time.time() < group.granted_at + group.grant.seconds:
+            return False
+        return self.groups.folded.get("ROLLOUTS", 0) >= await self._bus.end("ROLLOUTS")
+
+    async def _close(self, group: Group, reason: CloseReason, detail: str) -> None:
+        grant = group.grant
+        if reason not in ("filtered", "cancelled") and grant.attempt + 1 >= self.config.batch.attempts:
+            reason, detail = "dead", f"{reason} ({detail}) at attempt {grant.attempt + 1}"
+        event = TaskClosed(worker=grant.worker, task=grant.task, attempt=grant.attempt, reason=reason, detail=detail[:4096])
+        sequence = await self._writer.publish(event)
+        self.groups.close(sequence, event)
+        log.info("task closed", task=grant.task, attempt=grant.attempt, worker=grant.worker, reason=reason, detail=detail)
+
+    async def _grant(self) -> None:
+        new: list[Group] = []
+        unconsumed = len(self.groups.unconsumed())
+        while self._admits(unconsumed) and (worker := self._neediest()) is not None:
+            new.append(self.groups.expect(self._make(worker)))
+            unconsumed += 1
+        sequences = await asyncio.gather(*(self._writer.publish(group.grant) for group in new))
+        for group, sequence in zip(new, sequences, strict=True):
+            self.groups.stored(group, sequence)
+
+    def _admits(self, unconsumed: int) -> bool:
+        if self.paused or self.policy is None or unconsumed >= self.batches_left * self.config.batch.groups:
+            return False
+        return may_grant(
+            unconsumed, self.config.batch.groups, self.next_version, self.policy.version, self.config.lag.max_lag
+        )
+
+    def _neediest(self) -> str | None:
+        """The worker in good standing that holds the smallest share of what it asks for, if any asks for more."""
+        now, shares = time.time(), {}
+        for worker, (request, until) in self._requests.items():
+            wanted = request.groups if worker in self._proven else min(request.groups, NEWCOMER_GROUPS)
+            held = self.groups.held_by(worker)
+            if now < until and held < wanted and self.standings.allowed(worker):
+                shares[worker] = held / wanted
+        return min(shares, key=shares.__getitem__, default=None)
+
+    def _make(self, worker: str) -> TaskGranted:
+        assert self.policy is not None
+        old = next((grant for _, grant in self.groups.again.values() if grant.worker != worker), None)
+        old = old or next((grant for _, grant in self.groups.again.values()), None)
+        task = old.task if old else str(self.groups.next_task)
+        attempt = old.attempt + 1 if old else 0
+        index = old.index if old else self._curriculum.index(self.groups.next_task)
+        return TaskGranted(
+            worker=worker,
+            task=task,
+            attempt=attempt,
+            environment=self.config.environment.name,
+            index=index,
+            prompt=self._prompts.ids(index),
+            seeds=self._secret.seeds(task, attempt, self.policy.version, self.config.batch.group_size),
+            sampling=Sampling(
+                temperature=self.config.sampling.temperature,
+                max_new_tokens=self.config.sampling.max_new_tokens,
+                stop_ids=self._prompts.stop_ids,
+            ),
+            policy_version=self.policy.version,
+            policy_digest=self.policy.digest,
+            nonce=self._secret.nonce(worker, task, attempt),
+            seconds=self.config.sampling.seconds,
+        )
+
+    def workers(self) -> int:
+        """Workers whose request counts now."""
+        return sum(time.time() < until and self.standings.allowed(w) for w, (_, until) in self._requests.items())
+

@@ -1,0 +1,43 @@
+"""A policy leaves the trainer: snapshot, upload to the origin, announcement. Runs beside the next step."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import structlog
+from torch import Tensor
+
+import policy
+from bus import Writer
+from bus.identity import Identity
+from relay.publication import upload
+from schemas import PolicyPublished
+from schemas.config import Config
+
+log = structlog.get_logger()
+
+
+class Publication:
+    """directory: where snapshots lie while they are uploaded. template: the folder of the model that the run
+    began with; its configuration and tokenizer travel with every version."""
+
+    def __init__(self, config: Config, writer: Writer, identity: Identity, directory: Path, template: Path) -> None:
+        self._config, self._writer, self._identity = config, writer, identity
+        self._directory, self._template = directory, template
+
+    async def publish(self, weights: dict[str, Tensor], lineage: int, version: int, digest: str) -> PolicyPublished:
+        """Announce `weights` as `version`, once the origin holds every chunk of them."""
+        folder = self._directory / f"{lineage}-{version}"
+        await asyncio.to_thread(policy.save, weights, self._template, folder)
+        manifest = await upload(
+            self._config.relay.origin, folder, digest, self._config.relay.chunk_bytes, self._identity, version
+        )
+        event = PolicyPublished(
+            lineage=lineage, version=version, digest=digest, manifest=manifest, holders=(self._config.relay.origin,)
+        )
+        await self._writer.publish(event)
+        shutil.rmtree(folder, ignore_errors=True)
+        log.info("policy published", version=version, digest=digest[:12], bytes=manifest.size)
+        return event

@@ -1,0 +1,149 @@
+"""After a crash: the last whole checkpoint, the batches formed since trained again in order, then on.
+
+State is a fold over the streams; the checkpoint only saves reading and training from the start. Every step
+that was completed before is compared by digest: equal on a deterministic stack. Where it differs a new
+lineage begins, which takes a version that was never used and cancels every grant made before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+import policy
+from bus import Bus, Record, Writer
+from bus.errors import BusError
+from schemas import (
+    BatchFormed,
+    Event,
+    LineageStarted,
+    PolicyPublished,
+    Rollouts,
+    StepCompleted,
+    TaskClosed,
+    TaskGranted,
+    Verdict,
+)
+from schemas.rollouts import Completion
+from trainer.batch import samples
+from trainer.groups import Group, Groups
+from trainer.learner import Learner
+
+log = structlog.get_logger()
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass
+class Progress:
+    """Where the run is: the next step, the policy that it starts from, and the line of versions."""
+
+    lineage: int
+    step: int
+    version: int
+    digest: str
+
+
+async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
+    """The fold as of a checkpoint's snapshot, read on to the end of TASKS and BATCHES.
+
+    Both have this trainer as their one writer, so their end stands still; ROLLOUTS, VERDICTS and REQUESTS
+    are followed live afterwards, from `groups.folded`.
+    """
+    groups = Groups()
+    for saved in (snapshot or {}).get("open", ()):
+        for kind, sequences in ((TaskGranted, [saved["grant"]]), (Rollouts, saved["rollouts"]), (Verdict, saved["verdicts"])):
+            for sequence in sequences:
+                groups.apply(await _stored(bus, kind, sequence))
+        if saved["failure"]:
+            record = await _stored(bus, TaskGranted, saved["grant"])
+            groups.open[record.event.task, record.event.attempt].fail(*saved["failure"])
+    if snapshot:
+        for sequence in snapshot["again"]:
+            grant = (await _stored(bus, TaskGranted, sequence)).event
+            groups.again[grant.task] = (sequence, grant)
+        groups.next_task, groups.folded = snapshot["next_task"], dict(snapshot["folded"])
+    async for record in bus.records(TaskGranted, TaskClosed, after=groups.folded.get("TASKS", 0), live=False):
+        groups.apply(record)
+    async for record in bus.records(BatchFormed, after=groups.folded.get("BATCHES", 0), live=False):
+        groups.apply(record)
+    return groups
+
+
+async def answers(bus: Bus, batch: BatchFormed) -> list[tuple[TaskGranted, list[Completion]]]:
+    """The grants and completions of a batch, read back from the streams, in the batch's order."""
+    found = []
+    for reference in batch.groups:
+        grant = await bus.last(TaskGranted, worker=reference.worker, task=reference.task, attempt=reference.attempt)
+        assert grant is not None, f"the grant of task {reference.task} is gone from TASKS"
+        group = Group(grant.event)
+        for sequence in reference.rollouts.tolist():
+            event = (await _stored(bus, Rollouts, sequence)).event
+            group.rollouts[event.slice] = (sequence, event)
+        found.append((grant.event, group.completions()))
+    return found
+
+
+async def train_again(bus: Bus, writer: Writer, learner: Learner, progress: Progress) -> bool:
+    """Train the batches formed since the checkpoint, and tell of the steps that were not told of yet.
+
+    Brings `progress` up to the last BatchFormed. Returns False when a new lineage had to begin.
+    """
+    told = {record.event.step: record.event async for record in bus.records(StepCompleted, after=0, live=False)}
+    lineages = [record.event async for record in bus.records(LineageStarted, after=0, live=False)]
+    progress.lineage = max((event.lineage for event in lineages), default=0)
+    batches = {record.event.step: record.event async for record in bus.records(BatchFormed, after=0, live=False)}
+    same = True
+    for step in sorted(step for step in batches if step >= progress.step):
+        batch = batches[step]
+        result = learner.step(samples(await answers(bus, batch), batch.advantages))
+        digest, before = policy.digest(learner.publishable()), progress.digest
+        log.info("step trained again", step=step, digest=digest[:12])
+        progress.step, progress.version, progress.digest = step + 1, batch.from_version + 1, digest
+        if (known := told.get(step)) is None:
+            await writer.publish(completed(batch, before, digest, result.skipped, result.metrics))
+        else:
+            same = same and known.digest_after == digest
+    if not same:
+        await start_lineage(bus, writer, progress)
+    return same
+
+
+async def start_lineage(bus: Bus, writer: Writer, progress: Progress) -> None:
+    """The weights differ from those told of: go on under a version that was never used."""
+    used = [record.event.version async for record in bus.records(PolicyPublished, after=0, live=False)]
+    progress.lineage += 1
+    progress.version = max([progress.version, *used]) + 1
+    await writer.publish(
+        LineageStarted(
+            lineage=progress.lineage,
+            step=progress.step,
+            version=progress.version,
+            digest=progress.digest,
+            reason="steps trained again gave other weights than before",
+        )
+    )
+    log.warning("new lineage", lineage=progress.lineage, version=progress.version)
+
+
+async def _stored(bus: Bus, kind: type[E], sequence: int) -> Record[E]:
+    """A message that the state refers to; retention keeps it as long as something does."""
+    record = await bus.get(kind, sequence)
+    if record is None:
+        raise BusError(f"{kind.stream} does not hold {kind.__name__} {sequence} any more; the run cannot go on from here")
+    return record
+
+
+def completed(batch: BatchFormed, before: str, after: str, skipped: str, metrics: dict[str, float]) -> StepCompleted:
+    return StepCompleted(
+        lineage=batch.lineage,
+        step=batch.step,
+        from_version=batch.from_version,
+        version=batch.from_version + 1,
+        digest_before=before,
+        digest_after=after,
+        skipped=skipped,
+        metrics=metrics,
+    )

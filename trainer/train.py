@@ -1,0 +1,162 @@
+"""The training run on one screen: wait for a batch, tell of it, train on it, tell of that, publish.
+
+One BatchFormed is one policy version. Dispatch runs beside the loop on the same event loop, the learner in a
+thread, and the publication of the newest policy beside the next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+from torch import Tensor
+
+import policy
+from bus import Component, Record, Writer
+from schemas import BatchFormed, Control, RunEnded
+from schemas.config import Config
+from trainer import batch, checkpoint, measure
+from trainer.dispatch import CurrentPolicy, Dispatch
+from trainer.groups import Group
+from trainer.learner import Learner
+from trainer.publication import Publication
+from trainer.recovery import Progress, completed
+from trainer.secret import Secret
+
+log = structlog.get_logger()
+
+
+class Trainer:
+    """One run's training loop over its parts; `trainer.start` puts them together."""
+
+    def __init__(
+        self,
+        config: Config,
+        component: Component,
+        writer: Writer,
+        dispatch: Dispatch,
+        learner: Learner,
+        publication: Publication,
+        progress: Progress,
+        checkpoints: Path,
+    ) -> None:
+        self.config, self.component, self.writer = config, component, writer
+        self.dispatch, self.groups, self.learner = dispatch, dispatch.groups, learner
+        self.publication, self.progress, self.checkpoints = publication, progress, checkpoints
+        dispatch.next_version = progress.version
+        dispatch.batches_left = config.run.steps - progress.step
+        self.weights = learner.publishable()
+        self.stopping = False
+        self.arrived = asyncio.Event()
+
+    async def run(self, secret: Secret) -> None:
+        """Train the batches that are left, then end the run."""
+        async with asyncio.TaskGroup() as beside:
+            dispatching = beside.create_task(self.dispatch.run())
+            publishing = beside.create_task(self.publish(self.weights))
+            while self.progress.step < self.config.run.steps:
+                started = time.monotonic()
+                chosen = await self.next_batch()
+                if self.stopping:
+                    break
+                event = await self.consume(chosen)
+                await self.step(event, chosen, waited=time.monotonic() - started)
+                await publishing  # versions are announced one at a time, in order
+                publishing = beside.create_task(self.publish(self.weights))
+                await self.save_if_due()
+            await publishing
+            async with self.dispatch.writing:
+                dispatching.cancel()
+        await self.end(secret)
+
+    async def next_batch(self) -> list[Group]:
+        """The groups of the next step, as soon as they may be consumed; at once and empty when stopping."""
+        while not self.stopping:
+            self.arrived.clear()
+            await self._standings_read()
+            chosen = batch.choose(
+                self.groups, self.progress.version, self.config.batch.groups, self.config.lag.max_lag
+            )
+            if chosen:
+                return chosen
+            ready = sum(group.status == "complete" for group in self.groups.open.values())
+            self.component.waiting(f"for a batch: {ready} of {self.config.batch.groups} groups complete")
+            try:
+                await asyncio.wait_for(self.arrived.wait(), 1.0)
+            except TimeoutError:
+                continue
+        return []
+
+    async def consume(self, chosen: list[Group]) -> BatchFormed:
+        """Store BatchFormed: from here on these groups are used up, whatever happens."""
+        async with self.dispatch.writing:
+            event = batch.form(chosen, self.groups, self.progress.lineage, self.progress.step, self.progress.version)
+            self.flat = [group for group in self.groups.open.values() if group.status == "flat"]
+            sequence = await self.writer.publish(event)
+            self.groups.consume(sequence, event)
+            self.dispatch.next_version = self.progress.version + 1
+            self.dispatch.batches_left -= 1
+        self.dispatch.changed.set()
+        return event
+
+    async def step(self, event: BatchFormed, chosen: list[Group], waited: float) -> None:
+        """Train on the batch in a thread and tell of it."""
+        version = self.progress.version
+        for group in chosen:  # admission makes this true; nothing older may reach the gradient
+            assert version - group.version <= self.config.lag.max_lag, f"task {group.grant.task} is too old"
+        self.component.doing(f"training step {event.step}")
+        started = time.monotonic()
+        samples = batch.samples([(group.grant, group.completions()) for group in chosen], event.advantages)
+        result = await asyncio.to_thread(self.learner.step, samples)
+        self.weights = self.learner.publishable()
+        digest = await asyncio.to_thread(policy.digest, self.weights)
+        metrics = {**result.metrics, **measure.batch(chosen, self.flat, version)}
+        metrics |= {"seconds_waited": waited, "seconds_trained": time.monotonic() - started}
+        before, self.progress.digest = self.progress.digest, digest
+        await self.writer.publish(completed(event, before, digest, result.skipped, metrics))
+        self.progress.step, self.progress.version = event.step + 1, version + 1
+        log.info("step", step=event.step, reward=round(metrics["reward"], 3), lag=metrics["lag_max"], skipped=result.skipped)
+
+    async def publish(self, weights: dict[str, Tensor]) -> None:
+        """Announce the current policy, of which `weights` is a copy, and let dispatch grant it."""
+        version, digest = self.progress.version, self.progress.digest
+        await self.publication.publish(weights, self.progress.lineage, version, digest)
+        self.dispatch.policy = CurrentPolicy(version, digest)
+        self.dispatch.changed.set()
+
+    async def save_if_due(self) -> None:
+        """Checkpoint: weights, optimizer, and the fold with its sequences, all as of the same step."""
+        if self.progress.step % self.config.checkpoint.every:
+            return
+        async with self.dispatch.writing:
+            fold = {"progress": vars(self.progress), "groups": self.groups.snapshot()}
+        saved = checkpoint.Checkpoint(self.progress.step, self.learner.state(), fold)
+        await asyncio.to_thread(checkpoint.save, self.checkpoints, saved, self.config.checkpoint.keep)
+
+    async def end(self, secret: Secret) -> None:
+        """Close what is open and tell that the run has ended, with the secret."""
+        await self.dispatch.close_all("the run has ended")
+        progress = self.progress
+        reason = "stopped" if self.stopping else "finished"
+        await self.writer.publish(
+            RunEnded(reason=reason, steps=progress.step, version=progress.version, digest=progress.digest, secret=secret.value)
+        )
+
+    def observe(self, record: Record[Any]) -> None:
+        """One message of the streams that are followed live."""
+        if isinstance(record.event, Control):
+            self.dispatch.paused = record.event.action == "pause"
+            self.stopping = self.stopping or record.event.action == "stop"
+        else:
+            self.dispatch.observe(record)
+        self.arrived.set()
+
+    async def _standings_read(self) -> None:
+        """STANDINGS to its end: who is slashed before a batch is formed does not get into it."""
+        end = await self.component.bus.end("STANDINGS")
+        while self.groups.folded.get("STANDINGS", 0) < end:
+            self.arrived.clear()
+            await self.arrived.wait()

@@ -1,0 +1,64 @@
+"""Puts a validator together on the component runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+
+import torch
+from blake3 import blake3
+
+import environments
+import policy
+from bus import Component, Record
+from environments import Prompts, Scorer
+from relay.policies import Policies
+from schemas import AuditKeyCommitted, Rollouts
+from validator.models import Models
+from validator.validator import Validator
+
+SLICES_AT_ONCE = 16
+"""Judged together: one prefill for all of them."""
+
+
+async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, directory: Path) -> None:
+    """Judge the slices of a run until it has ended. directory: where weights are kept.
+
+    Raises BusError, ConfigError.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    component = Component(kind="validator", name=name, url=url, run=run, keys=keys)
+    ready: asyncio.Future[Validator] = asyncio.get_running_loop().create_future()
+
+    @component.task
+    async def prepare(component: Component) -> None:
+        config = component.config
+        policies = Policies.of(component.bus, directory, keep=config.relay.keep)
+        following = asyncio.create_task(policies.follow())
+        component.waiting("for the first policy")
+        template = await policies.folder((await policies.after(-1)).version)
+        environment = environments.load(config.environment.name, config.environment.arguments)
+        audit_key = secrets.token_bytes(32)
+        await component.bus.publish(
+            AuditKeyCommitted(node=component.public_key, commitment=blake3(audit_key).digest())
+        )
+        async with Scorer(config.environment.name, config.environment.arguments) as scorer:
+            models = Models(policies, config.policy.dtype, keep=config.lag.max_lag + 2)
+            prompts = Prompts(environment, policy.tokenizer(template))
+            vocabulary = policy.vocabulary(template)
+            ready.set_result(
+                Validator(config, component.bus, policies, models, scorer, prompts, vocabulary, audit_key)
+            )
+            await following
+
+    @component.on(Rollouts, batch=SLICES_AT_ONCE, records=True)
+    async def judge(records: list[Record[Rollouts]]) -> None:
+        validator = await asyncio.shield(ready)
+        component.doing(f"judging {len(records)} slices")
+        for verdict in await validator.judge(records):
+            await validator.publish(verdict)
+        component.waiting("for rollouts")
+
+    await component.serve()

@@ -1,0 +1,112 @@
+"""The evaluator: measures policies on held-out tasks as they come, and stops nothing by doing so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import structlog
+from blake3 import blake3
+
+from bus import Component
+from environments import Scored, Scorer, ScoringFailed
+from environments import Prompts
+from relay.errors import RelayError
+from relay.policies import Policies
+from schemas import EvalCompleted, PolicyPublished, RunEnded, Sampling
+from workers.engine import Engine, Generated, GroupRequest
+
+log = structlog.get_logger()
+
+GROUPS_AT_ONCE = 64
+
+
+class Evaluator:
+    """pass@1: one completion of every held-out task, with seeds that are the same for every policy.
+
+    indices: the held-out tasks.
+    """
+
+    def __init__(
+        self, component: Component, policies: Policies, engine: Engine, prompts: Prompts, scorer: Scorer, indices: Sequence[int]
+    ) -> None:
+        self.component, self.policies, self.engine = component, policies, engine
+        self.prompts, self.scorer, self.indices = prompts, scorer, indices
+        self.every = component.config.evaluation.every
+
+    async def run(self) -> None:
+        """Evaluate every `every`-th policy, and the last one when the run has ended; then return."""
+        events: asyncio.Queue[PolicyPublished | RunEnded] = asyncio.Queue()
+        done: set[int] = set()
+        async with asyncio.TaskGroup() as following:
+            tasks = [
+                following.create_task(self._follow(kind, events)) for kind in (PolicyPublished, RunEnded)
+            ]
+            ended = False
+            while not ended:
+                self.component.waiting("for a policy that is due")
+                event = await events.get()
+                ended = isinstance(event, RunEnded)
+                due = ended or event.version % self.every == 0
+                if due and event.version not in done:
+                    done.add(event.version)
+                    await self.evaluate(event.version)
+            for task in tasks:
+                task.cancel()
+
+    async def _follow(
+        self, kind: type[PolicyPublished] | type[RunEnded], events: asyncio.Queue[PolicyPublished | RunEnded]
+    ) -> None:
+        async for _, event in self.component.bus.read(kind, after=0):
+            events.put_nowait(event)
+
+    async def evaluate(self, version: int) -> None:
+        """Measure one policy and tell; a policy that can no longer be fetched is passed over."""
+        self.component.doing(f"evaluating version {version}")
+        published = await self.policies.announced(version)
+        try:
+            folder = await self.policies.folder(version)
+        except RelayError as error:
+            log.warning("evaluation left out", version=version, reason=str(error))
+            return
+        completions = await asyncio.to_thread(self._generate, folder, published)
+        scored = [await self._score(index, made) for index, made in zip(self.indices, completions, strict=True)]
+        sound = [outcome for outcome in scored if isinstance(outcome, Scored)]
+        names = sorted({name for outcome in sound for name in outcome.metrics})
+        metrics = {name: float(np.mean([o.metrics.get(name, 0.0) for o in sound])) for name in names}
+        metrics |= {"reward": float(np.mean([o.reward for o in sound])) if sound else 0.0}
+        metrics |= {"length": float(np.mean([len(made.ids) for made in completions]))}
+        log.info("evaluated", version=version, **{name: round(value, 3) for name, value in metrics.items()})
+        await self.component.bus.publish(
+            EvalCompleted(
+                evaluator=self.component.identity.public_key,
+                version=version,
+                digest=published.digest,
+                environment=self.component.config.environment.name,
+                prompts=len(self.indices),
+                samples=len(sound),
+                metrics=metrics,
+            )
+        )
+
+    def _generate(self, folder: Path, published: PolicyPublished) -> list[Generated]:
+        config = self.component.config.sampling
+        sampling = Sampling(
+            temperature=config.temperature, max_new_tokens=config.max_new_tokens, stop_ids=self.prompts.stop_ids
+        )
+        self.engine.load(folder, published.version, published.digest)
+        requests = [GroupRequest(self.prompts.ids(index), _seed(index), sampling) for index in self.indices]
+        made: list[Generated] = []
+        for at in range(0, len(requests), GROUPS_AT_ONCE):
+            made += [group[0] for group in self.engine.generate(requests[at : at + GROUPS_AT_ONCE])]
+        return made
+
+    async def _score(self, index: int, made: Generated) -> Scored | ScoringFailed:
+        return (await self.scorer.score(index, [self.prompts.text(made.ids.tolist())]))[0]
+
+
+def _seed(index: int) -> np.ndarray:
+    """The same sampling seed for a task under every policy, uint64, shape [1]."""
+    return np.frombuffer(blake3(f"evaluation\x1f{index}".encode()).digest(length=8), "<u8")

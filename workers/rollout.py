@@ -1,0 +1,163 @@
+"""The rollout worker: ask for groups, generate with exactly the granted policy, prove, send.
+
+What a worker decides is only how much it can hold. A group that it cannot answer (it was restarted, it stops,
+its policy is gone) is returned, never answered a second time: two different answers to one grant are void.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+
+import structlog
+
+import policy
+from bus import Component
+from relay.errors import RelayError
+from relay.policies import Policies
+from schemas import Rollouts, TaskClosed, TaskGranted, WorkRequested, WorkReturned
+from workers.engine import Engine, GroupRequest
+from workers.slices import Answer, slices
+
+log = structlog.get_logger()
+
+ASK_SECONDS = 5.0
+"""A request is repeated this often; it counts for three times as long."""
+
+
+class RolloutWorker:
+    """Answers grants in the order in which they came, those of one policy in one batch.
+
+    batch: groups generated at once. ahead: batches held in all, so that the next one is here when one is done.
+    """
+
+    def __init__(self, component: Component, policies: Policies, engine: Engine, batch: int, ahead: int = 2) -> None:
+        self.component, self.policies, self.engine = component, policies, engine
+        self.batch, self.ahead = batch, ahead
+        self.held: deque[TaskGranted] = deque()
+        self.arrived = asyncio.Event()
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.ask())
+            tasks.create_task(self.receive())
+            tasks.create_task(self.work())
+
+    async def ask(self) -> None:
+        """Say how many groups this worker wants to hold, again and again: the request is a level and expires."""
+        while True:
+            await self.component.bus.publish(self.request(self.batch * self.ahead))
+            await asyncio.sleep(ASK_SECONDS)
+
+    def request(self, groups: int) -> WorkRequested:
+        return WorkRequested(
+            worker=self.component.identity.public_key,
+            name=self.component.name,
+            groups=groups,
+            seconds=3 * ASK_SECONDS,
+            environments=(self.component.config.environment.name,),
+            policy_version=self.engine.version,
+            engine=self.engine.name,
+        )
+
+    async def receive(self) -> None:
+        """Take own grants as they come; return those that an earlier life of this worker left unanswered."""
+        bus, me = self.component.bus, self.component.identity.public_key
+        sequence = 0
+        left: dict[tuple[str, int], TaskGranted] = {}
+        async for record in bus.records(TaskGranted, TaskClosed, worker=me, after=0, live=False):
+            sequence, event = record.sequence, record.event
+            if isinstance(event, TaskClosed) or record.timestamp + event.seconds < time.time():
+                left.pop((event.task, event.attempt), None)
+            else:
+                left[event.task, event.attempt] = event
+        for grant in left.values():
+            if await bus.last(Rollouts, worker=me, task=grant.task, attempt=grant.attempt, slice=0) is None:
+                await self.give_back(grant, "the worker was restarted")
+        async for record in bus.records(TaskGranted, TaskClosed, worker=me, after=sequence):
+            if isinstance(record.event, TaskGranted):
+                self.held.append(record.event)
+            else:
+                self.forget(record.event)
+            self.arrived.set()
+
+    def forget(self, closed: TaskClosed) -> None:
+        """Do not start on what is no longer wanted."""
+        self.held = deque(g for g in self.held if (g.task, g.attempt) != (closed.task, closed.attempt))
+
+    async def work(self) -> None:
+        """The life of a rollout: grants of one policy -> weights -> completions and proofs -> sent."""
+        sending: asyncio.Task[None] | None = None
+        async for grants in self.batches():
+            if not await self.ready(grants):
+                continue
+            self.component.doing(f"generating {len(grants)} groups with version {self.engine.version}")
+            started = time.monotonic()
+            answers = await asyncio.to_thread(self.answer, grants)
+            tokens = sum(len(made.ids) for answer in answers for made in answer.completions)
+            self.component.capacity["tokens_per_s"] = tokens / (time.monotonic() - started)
+            if sending is not None:
+                await sending
+            sending = asyncio.create_task(self.send(answers))
+
+    async def batches(self) -> AsyncIterator[list[TaskGranted]]:
+        """The oldest grants of one policy, at most `batch`, as soon as there is one; ends when stopping."""
+        while not self.stopping:
+            if not self.held:
+                self.component.waiting("for grants")
+                self.arrived.clear()
+                await self.arrived.wait()
+                continue
+            version = self.held[0].policy_version
+            taken: list[TaskGranted] = []
+            while self.held and self.held[0].policy_version == version and len(taken) < self.batch:
+                taken.append(self.held.popleft())
+            yield taken
+
+    async def ready(self, grants: list[TaskGranted]) -> bool:
+        """Bring the engine to the granted policy; when that cannot be had, return the grants."""
+        version, digest = grants[0].policy_version, grants[0].policy_digest
+        if self.engine.digest == digest:
+            return True
+        self.component.waiting(f"for the weights of version {version}")
+        try:
+            folder = await self.policies.folder(version)
+            await asyncio.to_thread(self.engine.load, folder, version, digest)
+        except (RelayError, policy.DigestMismatch) as error:
+            log.warning("grants returned: no weights", version=version, reason=str(error))
+            for grant in grants:
+                await self.give_back(grant, str(error))
+            return False
+        return True
+
+    def answer(self, grants: list[TaskGranted]) -> list[Answer]:
+        """Everything that needs the granted weights: completions, proofs, and possession."""
+        groups = self.engine.generate([GroupRequest.of(grant) for grant in grants])
+        return [
+            Answer(grant, completions, self.engine.answer(grant.nonce))
+            for grant, completions in zip(grants, groups, strict=True)
+        ]
+
+    async def send(self, answers: list[Answer]) -> None:
+        """Publish proofs and rollouts, slice by slice, a proof always before its rollouts."""
+        for answer in answers:
+            for proof, rollouts in slices(answer):
+                await self.component.bus.publish(proof)
+                await self.component.bus.publish(rollouts)
+
+    async def give_back(self, grant: TaskGranted, reason: str) -> None:
+        await self.component.bus.publish(
+            WorkReturned(worker=grant.worker, task=grant.task, attempt=grant.attempt, reason=reason[:4096])
+        )
+
+    async def stop(self) -> None:
+        """Ask for nothing more and return what was not begun."""
+        self.stopping = True
+        await self.component.bus.publish(self.request(0))
+        while self.held:
+            await self.give_back(self.held.popleft(), "the worker stops")
+        self.arrived.set()
