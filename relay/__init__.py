@@ -2,7 +2,7 @@
 
 from relay.client import Client
 from relay.errors import BadChunk, DiskFull, RelayError, UnknownChunk, UploadFailed, WeightsUnavailable
-from relay.sources import Fixed, Sources
+from relay.sources import Fixed, Relays, Sources
 
 __all__ = [
     "BadChunk",
@@ -10,6 +10,7 @@ __all__ = [
     "DiskFull",
     "Fixed",
     "RelayError",
+    "Relays",
     "Sources",
     "UnknownChunk",
     "UploadFailed",

@@ -88,6 +88,14 @@ class ChunkStore:
         """Chunks of a kept version that are not held, in file order; empty for a version that is not kept."""
         return [chunk for chunk in self._sizes_of.get(version, ()) if chunk not in self._held]
 
+    def incomplete(self) -> list[int]:
+        """Kept versions that lack a chunk, newest first."""
+        with self._lock:
+            return sorted(
+                (version for version, sizes in self._sizes_of.items() if not sizes.keys() <= self._held),
+                reverse=True,
+            )
+
     def versions(self) -> list[int]:
         """Versions that are held whole, oldest first."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from aiohttp import hdrs
 from blake3 import blake3
 
 from bus.identity import Identity
+from bus.retry import delays
 from relay import manifest as manifests
 from relay.authority import sign
 from relay.errors import UploadFailed
@@ -22,8 +24,8 @@ from relay.transfer import CONNECT_SECONDS, SLOWEST, open_session
 from schemas.weights import Manifest
 
 AT_ONCE = 4
-ATTEMPTS = 5
-FIRST_PAUSE = 0.2
+PATIENCE_SECONDS = 30.0
+"""Within which a restarted origin is waited for."""
 ANSWER_SECONDS = 60.0
 PIECE_BYTES = 1 << 18
 
@@ -73,19 +75,18 @@ class _Origin:
 
     async def put(self, path: str, body: bytes, body_hash: str) -> dict[str, Any]:
         """The decoded answer, {} when it has no body. Raises UploadFailed."""
-        pause = FIRST_PAUSE
-        for attempt in range(1, ATTEMPTS + 1):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for pause in delays():
             try:
                 return await self._put(path, body, body_hash)
             except (aiohttp.ClientError, TimeoutError) as error:
-                if attempt == ATTEMPTS:
+                if time.monotonic() > deadline:
                     why = str(error) or "no answer in time"
                     raise UploadFailed(
                         f"cannot upload to {self.url}: {why}; is the origin running there?"
                     ) from None
             await asyncio.sleep(pause)
-            pause *= 2
-        raise AssertionError("unreachable")
+        raise AssertionError("delays never end")
 
     async def _put(self, path: str, body: bytes, body_hash: str) -> dict[str, Any]:
         timeout = aiohttp.ClientTimeout(

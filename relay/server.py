@@ -42,6 +42,8 @@ class RelayServer:
         self.upstream = upstream
         self.writers = writers
         self.sent_bytes = 0
+        self.changed = asyncio.Event()
+        """Set whenever the store or `sent_bytes` changes; whoever waits for it clears it."""
         self._flights = SingleFlight()
         self._slots = asyncio.Semaphore(UPSTREAM_AT_ONCE)
 
@@ -80,6 +82,7 @@ class RelayServer:
         assert self.upstream is not None
         async with self._slots:
             await self.upstream.chunk(chunk, size, lambda data: self.store.put(chunk, data))
+        self.changed.set()
 
     async def _get_chunk(self, request: web.Request) -> web.StreamResponse:
         chunk = request.match_info["chunk"]
@@ -107,6 +110,7 @@ class RelayServer:
 
     async def _verify(self, chunk: str) -> None:
         await asyncio.to_thread(self.store.verify, chunk)
+        self.changed.set()
 
     async def _put_manifest(self, request: web.Request) -> web.Response:
         body_hash = self._authorise(request)
@@ -126,6 +130,7 @@ class RelayServer:
             raise web.HTTPConflict(
                 text=f"version {version} is older than the {self.store.keep} that are kept"
             )
+        self.changed.set()
         return web.json_response({"missing": self.store.missing(version)})
 
     async def _put_chunk(self, request: web.Request) -> web.Response:
@@ -146,6 +151,7 @@ class RelayServer:
             raise web.HTTPBadRequest(text=str(error)) from None
         except DiskFull as error:
             raise web.HTTPInsufficientStorage(text=str(error)) from None
+        self.changed.set()
         return web.Response(status=201)
 
     def _authorise(self, request: web.Request) -> str:
@@ -176,6 +182,7 @@ class _ChunkResponse(web.FileResponse):
             raise ConnectionResetError("the reader is too slow") from None
         if request.method == hdrs.METH_GET and self.status in (200, 206):
             self._server.sent_bytes += self.content_length or 0
+            self._server.changed.set()
         return writer
 
 

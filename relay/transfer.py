@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Callable
 
 import aiohttp
 import structlog
 
+from bus.retry import delays
 from relay.errors import BadChunk, WeightsUnavailable
 from relay.files import Bytes
 from relay.selection import Selection
@@ -19,9 +19,11 @@ from relay.sources import Sources
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 20.0
 """A source that sends nothing for so long has failed; longer than a server's LONG_POLL_SECONDS."""
+LAST_RESORT_SECONDS = 1.0
+"""Relays that do not have a chunk yet are given so long before the sources of last resort are asked."""
+NOT_HERE = "does not have it"
 SLOWEST = 32 << 10
 """Bytes a second below which a transfer is given up."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 log = structlog.get_logger()
 
@@ -61,12 +63,13 @@ class Downloads:
         Every source is tried once, then again after a pause that grows. Raises WeightsUnavailable, and whatever
         else `keep` raises.
         """
-        deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
-        while True:
-            outcomes = await self._ask_each(chunk, size, keep)
+        started = time.monotonic()
+        for pause in delays():
+            waited = time.monotonic() - started
+            outcomes = await self._ask_each(chunk, size, keep, late=waited > LAST_RESORT_SECONDS)
             if outcomes is None:
                 return
-            if time.monotonic() > deadline:
+            if waited > self.patience:
                 tried = (
                     "; ".join(f"{url}: {outcome}" for url, outcome in outcomes.items()) or "no relay is known"
                 )
@@ -74,18 +77,19 @@ class Downloads:
                     f"chunk {chunk[:12]} was not to be had within {self.patience:g} s ({tried}); "
                     "is a relay running, and is this version still kept?"
                 )
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads the askers)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
 
-    async def _ask_each(self, chunk: str, size: int, keep: Callable[[Bytes], None]) -> dict[str, str] | None:
+    async def _ask_each(
+        self, chunk: str, size: int, keep: Callable[[Bytes], None], late: bool
+    ) -> dict[str, str] | None:
         """None once the chunk is kept, else why each source did not deliver."""
         outcomes: dict[str, str] = {}
-        while left := [url for url in self.sources.urls() if url not in outcomes]:
+        while left := self._left(outcomes, late):
             url, started = self.selection.choose(left), time.monotonic()
             try:
                 await asyncio.to_thread(keep, await self._get(url, chunk, size))
             except NotHere:
-                outcomes[url] = "does not have it"
+                outcomes[url] = NOT_HERE
             except BadChunk as error:
                 self.selection.corrupted(url)
                 outcomes[url] = str(error)
@@ -98,6 +102,13 @@ class Downloads:
                 self.selection.succeeded(url, size, time.monotonic() - started)
                 return None
         return outcomes
+
+    def _left(self, outcomes: dict[str, str], late: bool) -> list[str]:
+        """Who is still to be asked: every relay, then the last resort, but not when a relay may soon have it."""
+        left = [url for url in self.sources.urls() if url not in outcomes]
+        if not left and (late or NOT_HERE not in outcomes.values()):
+            left = [url for url in self.sources.last_resort() if url not in outcomes]
+        return left
 
     async def _get(self, url: str, chunk: str, size: int) -> bytearray:
         timeout = aiohttp.ClientTimeout(

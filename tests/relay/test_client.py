@@ -16,7 +16,7 @@ MB = 1 << 20
 
 
 async def test_tree_of_origin_two_relays_and_clients(tmp_path):
-    folder = policy(tmp_path / "policy", 32 * MB)
+    folder = policy(tmp_path / "policy", 20 * MB)
     async with (
         origin(tmp_path / "origin") as top,
         relay(tmp_path / "left", top.url) as left,
@@ -107,7 +107,7 @@ async def test_answers_that_are_no_chunk_are_survived(tmp_path, answer):
 
 
 async def test_a_relay_that_dies_in_the_middle_costs_no_verified_byte(tmp_path):
-    folder = policy(tmp_path / "policy", 64 * MB)
+    folder = policy(tmp_path / "policy", 24 * MB)
     async with origin(tmp_path / "origin") as top:
         manifest = fill(top, 0, folder, MB)
         async with relay(tmp_path / "relay", top.url) as dying:
@@ -123,7 +123,7 @@ async def test_a_relay_that_dies_in_the_middle_costs_no_verified_byte(tmp_path):
 
 
 async def test_a_client_that_was_killed_goes_on_where_it_was(tmp_path):
-    folder = policy(tmp_path / "policy", 64 * MB)
+    folder = policy(tmp_path / "policy", 24 * MB)
     async with origin(tmp_path / "origin") as top:
         manifest = fill(top, 0, folder, MB)
         (tmp_path / "manifest").write_bytes(manifests.pack(manifest))
@@ -135,7 +135,7 @@ async def test_a_client_that_was_killed_goes_on_where_it_was(tmp_path):
         )
         arguments = [str(tmp_path / "manifest"), str(tmp_path / "client"), top.url]
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, *arguments)
-        while top.server.sent_bytes < 16 * MB:  # noqa: ASYNC110
+        while top.server.sent_bytes < 8 * MB:  # noqa: ASYNC110
             await asyncio.sleep(0)
         process.send_signal(signal.SIGKILL)
         await process.wait()
@@ -144,7 +144,7 @@ async def test_a_client_that_was_killed_goes_on_where_it_was(tmp_path):
         before = top.server.sent_bytes
         assert same(folder, await Client(tmp_path / "client", Fixed(top.url)).fetch(manifest))
         assert not partial.exists()
-        assert top.server.sent_bytes - before <= manifest.size - 16 * MB + 9 * MB, "the chunks in flight"
+        assert top.server.sent_bytes - before <= manifest.size - 8 * MB + 9 * MB, "the chunks in flight"
 
 
 async def test_what_an_earlier_version_holds_is_not_fetched_again(tmp_path):
@@ -193,6 +193,39 @@ async def test_two_fetches_of_one_version_are_one(tmp_path):
         one, other = await asyncio.gather(client.fetch(manifest), client.fetch(manifest))
         assert one == other
         assert top.server.sent_bytes == manifest.size
+
+
+class Tiered(Fixed):
+    """Relays, and an origin that is to be spared."""
+
+    def __init__(self, relays: list[str], origin: str) -> None:
+        super().__init__(*relays)
+        self.origin = origin
+
+    def last_resort(self) -> list[str]:
+        return [self.origin]
+
+
+async def test_the_origin_is_spared_while_a_relay_may_soon_have_the_chunk(tmp_path):
+    folder = policy(tmp_path / "policy", 8 * CHUNK)
+    async with origin(tmp_path / "origin") as top, relay(tmp_path / "relay", top.url) as below:
+        manifest = fill(top, 0, folder)
+        client = Client(tmp_path / "client", Tiered([below.url], top.url))
+        fetching = asyncio.create_task(client.fetch(manifest))
+        await asyncio.sleep(0.1)  # the relay has not heard of the version yet
+        below.store.register(0, manifest)
+        assert same(folder, await fetching)
+        assert (top.server.sent_bytes, below.server.sent_bytes) == (manifest.size, manifest.size)
+
+
+async def test_the_origin_is_asked_when_no_relay_can_be_reached(tmp_path):
+    folder = policy(tmp_path / "policy", 8 * CHUNK)
+    async with origin(tmp_path / "origin") as top:
+        manifest = fill(top, 0, folder)
+        async with relay(tmp_path / "relay", top.url) as gone:
+            pass
+        sources = Tiered([gone.url], top.url)
+        assert same(folder, await Client(tmp_path / "client", sources).fetch(manifest))
 
 
 async def test_nobody_has_it(tmp_path):

@@ -34,6 +34,6 @@ async def test_refusals_are_one_clear_line(tmp_path, monkeypatch):
     async with origin(tmp_path / "origin") as top:
         with pytest.raises(UploadFailed, match="401: this key may not write here"):
             await upload(top.url, folder, 0, DIGEST, CHUNK, Identity.create())
-    monkeypatch.setattr("relay.publication.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("relay.publication.PATIENCE_SECONDS", 0.1)
     with pytest.raises(UploadFailed, match="is the origin running there"):
         await upload(top.url, folder, 0, DIGEST, CHUNK, TRAINER)
