@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import click
 from pathlib import Path
+
+import click
 
 from cli.options import overrides
 from schemas.config import load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -17,7 +18,14 @@ from schemas import Control
 @click.argument("action", type=click.Choice(["pause", "resume", "stop"]))
 @click.option("--reason", default="", help="For people, kept in the event.")
 @attach
-def command(action: str, reason: str, url: str, run: str, keys: Path | None, name: str | None) -> None:
+def command(
+    action: Literal["pause", "resume", "stop"],
+    reason: str,
+    url: str,
+    run: str,
+    keys: Path | None,
+    name: str | None,
+) -> None:
     """Pause, resume or stop a run. pause: nothing more is granted; stop: the run ends after the current step.
 
     The operator's key must be among trust.operator of the run's configuration.

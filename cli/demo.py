@@ -21,7 +21,6 @@ from bus import Bus
 from bus.server import Server
 from cli import live, summary
 from cli.local import LocalRun, output_of
-from cli.options import log_to_stderr
 from cli.stack import Stack
 from cli.view import RunView
 from schemas.config import ConfigError, load
@@ -33,9 +32,25 @@ RUN = "demo"
 
 
 @click.command("demo")
-@click.option("--steps", type=click.IntRange(1), default=None, help="Training steps.  [default: as in configs/demo.toml]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the model, the words and the shuffles.")
-@click.option("--cheat/--no-cheat", default=True, show_default=True, help="One worker that generates with another model.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=None,
+    help="Training steps.  [default: as in configs/demo.toml]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of the model, the words and the shuffles.",
+)
+@click.option(
+    "--cheat/--no-cheat",
+    default=True,
+    show_default=True,
+    help="One worker that generates with another model.",
+)
 @click.option("--run-dir", type=click.Path(path_type=Path), default=None,
               help="Keep event store, keys, logs and checkpoints here; an interrupted run goes on.  [default: a temporary folder]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Only the JSON object on stdout.")
@@ -50,7 +65,6 @@ def command(steps: int | None, seed: int, cheat: bool, run_dir: Path | None, as_
       cairn demo --steps 10 --seed 3 --no-cheat --json
       cairn demo --run-dir runs/mine       keeps every event for later inspection
     """
-    log_to_stderr()
     with _folder(run_dir) as folder:
         result = asyncio.run(demo(folder, steps, seed, cheat))
     if not as_json:
@@ -69,7 +83,9 @@ async def demo(folder: Path, steps: int | None, seed: int, cheat: bool) -> summa
     overrides = {"run.seed": str(seed)} | ({"run.steps": str(steps)} if steps else {})
     with importlib.resources.as_file(importlib.resources.files("configs") / "demo.toml") as config:
         overrides["policy.model"] = json.dumps(await output_of("tiny", str(config), "--seed", str(seed)))
-        bands = json.loads(await output_of("calibrate", str(config), "--policy.model", overrides["policy.model"]))
+        bands = json.loads(
+            await output_of("calibrate", str(config), "--policy.model", overrides["policy.model"])
+        )
         overrides |= {f"audit.bands.{name}": str(value) for name, value in bands.items()}
         with Server(folder / "nats") as server:
             run = LocalRun(folder, RUN, server.url, config, overrides, cheats=int(cheat))
@@ -83,7 +99,10 @@ async def watch(run: LocalRun, steps: int) -> RunView:
     view = RunView()
     async with Stack(run.folder / "logs") as stack:
         run.start(stack)
-        async with Bus.connect(run.url, run.run, name="demo") as bus, live.shown(view, Console(stderr=True), steps):
+        async with (
+            Bus.connect(run.url, run.run, name="demo") as bus,
+            live.shown(view, Console(stderr=True), steps),
+        ):
             following = asyncio.create_task(_follow(bus, view))
             await stack.ended("trainer")
             await stack.ended("evaluator")

@@ -26,7 +26,9 @@ def command() -> None:
 @command.command("show")
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("name", required=False)
-@click.option("--keys", type=click.Path(path_type=Path), envvar="CAIRN_KEYS", default=None, help="Folder of the keys.")
+@click.option(
+    "--keys", type=click.Path(path_type=Path), envvar="CAIRN_KEYS", default=None, help="Folder of the keys."
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def show(role: str, name: str | None, keys: Path | None, as_json: bool) -> None:
     """Print the public key of ROLE (and NAME, by default the role's own), made when it is missing."""

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from bus import Bus
+from bus import Bus, Record
 from cli.view import STREAMS, RunView
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -23,7 +24,8 @@ PLAIN_SECONDS = 10.0
 async def follow(bus: Bus, view: RunView) -> None:
     """Fold every stream that the view knows, for ever."""
 
-    async def one(kind: type) -> None:
+    async def one(kind: type[Any]) -> None:
+        record: Record[Any]
         async for record in bus.records(kind, after=0):
             view.apply(record)
 
@@ -35,7 +37,9 @@ async def follow(bus: Bus, view: RunView) -> None:
 @asynccontextmanager
 async def shown(view: RunView, console: Console, steps: int) -> AsyncIterator[None]:
     """Show the view while the body runs: live in a terminal, a line now and then elsewhere."""
-    drawing = asyncio.create_task(_live(view, console, steps) if console.is_terminal else _plain(view, console, steps))
+    drawing = asyncio.create_task(
+        _live(view, console, steps) if console.is_terminal else _plain(view, console, steps)
+    )
     try:
         yield
     finally:
@@ -85,7 +89,9 @@ def _training(view: RunView, steps: int) -> Table:
     table.add_row("tokens", f"{view.tokens_per_second():.0f}/s accepted")
     verdicts = view.outcomes
     counts = {outcome: sum(n for (_, o), n in verdicts.items() if o == outcome) for _, outcome in verdicts}
-    table.add_row("verdicts", "  ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items())) or "-")
+    table.add_row(
+        "verdicts", "  ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items())) or "-"
+    )
     for node, reason in view.slashed.items():
         table.add_row("[red]slashed", f"[red]{view.name(node)}: {reason}")
     return table

@@ -55,14 +55,34 @@ class LocalRun:
             "--keys", str(self.folder / "keys"), *threads,
             *(part for name, value in settings.items() for part in (f"--{name}", value)),
         )  # fmt: skip
-        stack.start("origin", "relay", *join, "--name", "origin", "--origin", "--port", str(origin), *self._weights("origin"))
+        stack.start(
+            "origin",
+            "relay",
+            *join,
+            "--name",
+            "origin",
+            "--origin",
+            "--port",
+            str(origin),
+            *self._weights("origin"),
+        )
         for number in range(1, self.relays + 1):
             name = f"relay-{number}"
             stack.start(name, "relay", *join, "--name", name, "--parent", parent, *self._weights(name))
         stack.start("validator", "validator", *join, *threads, *self._weights("validator"))
         for number in range(1, self.workers + 1):
             name = f"worker-{number}"
-            stack.start(name, "worker", *join, *threads, "--name", name, "--batch", str(self.batch), *self._weights(name))
+            stack.start(
+                name,
+                "worker",
+                *join,
+                *threads,
+                "--name",
+                name,
+                "--batch",
+                str(self.batch),
+                *self._weights(name),
+            )
         for number in range(1, self.cheats + 1):
             name = f"cheat-{number}"
             stack.start(name, "worker", *join, *threads, "--name", name, "--dishonest", *self._weights(name))
@@ -83,7 +103,9 @@ async def output_of(*arguments: str) -> str:
         process.kill()
         raise
     if process.returncode:
-        raise ConfigError(f"cairn {' '.join(arguments[:2])} failed with exit code {process.returncode}; see above")
+        raise ConfigError(
+            f"cairn {' '.join(arguments[:2])} failed with exit code {process.returncode}; see above"
+        )
     return output.decode().strip().splitlines()[-1]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from cli import parent
+from bus import logs
 from bus.errors import BusError
+from cli import parent
 from relay.errors import RelayError
 from schemas.config import ConfigError
 
@@ -60,6 +61,7 @@ def cairn() -> None:
 def main() -> Any:
     """Entry point. A fault that the user can mend is one line on stderr; exit code 2 for usage, 1 otherwise."""
     parent.watch()
+    logs.configure()
     try:
         return cairn(standalone_mode=False)
     except click.exceptions.Abort:

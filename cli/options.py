@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import structlog
 
 from schemas.config import ConfigError
 
@@ -56,12 +53,3 @@ def overrides(arguments: Sequence[str]) -> dict[str, str]:
             value = rest.pop(0)
         found[name[2:]] = value
     return found
-
-
-def log_to_stderr() -> None:
-    """structlog on stderr; CAIRN_LOG_LEVEL (debug, info, warning, error) says from which level on."""
-    level = logging.getLevelNamesMapping().get(os.environ.get("CAIRN_LOG_LEVEL", "info").upper(), logging.INFO)
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(file=click.get_text_stream("stderr")),
-    )

@@ -6,22 +6,26 @@ from pathlib import Path
 
 import click
 
-from cli.options import attach, log_to_stderr
+from bus import Component
+from cli.options import attach, folder
+from relay.node import RelayNode
 from schemas.config import ConfigError
 
 
 @click.command("relay")
 @attach
 @click.option("--origin", is_flag=True, help="Be the origin: take uploads from the run's trainer.")
-@click.option("--parent", default=None, help="URL of the relay or origin above this one.")
+@click.option("--parent", default="", help="URL of the relay above this one.  [default: the run's origin]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0: a free one.", show_default=True)
-@click.option("--advertise", default=None, help="URL under which others reach this relay.  [default: http://HOST:PORT]")
+@click.option(
+    "--advertise", default="", help="URL under which others reach this relay.  [default: http://HOST:PORT]"
+)
 @click.option("--directory", type=click.Path(path_type=Path), default=None,
               help="Where chunks are kept.  [default: a temporary folder]")  # fmt: skip
 def command(
-    url: str, run: str, keys: Path | None, name: str | None, origin: bool, parent: str | None,
-    host: str, port: int, advertise: str | None, directory: Path | None,
+    url: str, run: str, keys: Path | None, name: str | None, origin: bool, parent: str,
+    host: str, port: int, advertise: str, directory: Path | None,
 ) -> None:  # fmt: skip
     """Carry policies from the trainer to the workers over HTTP. Needs no torch and little CPU.
 
@@ -30,9 +34,11 @@ def command(
       cairn relay --origin --port 7070
       cairn relay --parent http://trainer.example:7070 --host 0.0.0.0 --port 7071 --advertise http://relay.example:7071
     """
-    if origin == bool(parent):
-        raise ConfigError("a relay needs a parent, and an origin has none: give either --origin or --parent URL")
-    log_to_stderr()
-    from relay.node import serve
-
-    serve(url, run, keys, name or ("origin" if origin else "relay"), parent, host, port, advertise, directory)
+    if origin and parent:
+        raise ConfigError("an origin has no parent: give either --origin or --parent URL")
+    kind = "origin" if origin else "relay"
+    component = Component(kind="relay", name=name or kind, url=url, run=run, keys=keys, ends_with_run=False)
+    with folder(directory) as chunks:
+        node = RelayNode(chunks, host=host, port=port, parent=parent, origin=origin, url=advertise)
+        component.task(node.serve)
+        component.run()

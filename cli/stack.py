@@ -77,7 +77,9 @@ class Stack:
         assert wanted is not None
         while not wanted.done():
             watching = [member.watching for member in self.members.values() if member.watching]
-            await asyncio.wait([task for task in watching if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [task for task in watching if not task.done()], return_when=asyncio.FIRST_COMPLETED
+            )
             for task in watching:
                 if task.done() and task.exception():
                     raise task.exception() or AssertionError
@@ -112,7 +114,9 @@ class Stack:
             if code == 0:
                 return code
             if member.restarts == RESTARTS:
-                raise StackFailed(f"{member.name} keeps dying (exit code {code}): {member.last_line()}; see {member.log}")
+                raise StackFailed(
+                    f"{member.name} keeps dying (exit code {code}): {member.last_line()}; see {member.log}"
+                )
             log.warning("restarting", process=member.name, code=code)
             await asyncio.sleep(min(0.2 * 2**member.restarts, 5.0))
             member.restarts += 1

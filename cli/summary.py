@@ -46,7 +46,9 @@ def figures(view: RunView, cheats: set[str], metric: str, seconds: float, seed: 
         "rollouts_accepted": view.accepted(),
         "rollouts_rejected": view.rejected(),
         "rollouts_trained": sum(view.trained.values()),
-        "honest_rejected": sum(n for (who, outcome), n in view.outcomes.items() if outcome == "rejected" and who not in cheats),
+        "honest_rejected": sum(
+            n for (who, outcome), n in view.outcomes.items() if outcome == "rejected" and who not in cheats
+        ),
         "cheat_trained": sum(count for who, count in view.trained.items() if who in cheats),
         "max_lag_seen": max(view.lags, default=0),
         "policy_bytes_full": sum(published.manifest.size for published in view.policies),
@@ -62,16 +64,26 @@ def show(result: Result, console: Console) -> None:
     view, found = result.view, result.figures
     table = Table(title="what happened", show_header=False, title_justify="left")
     rewards = [step.metrics["reward"] for step in view.steps]
-    evaluated = "  ".join(f"{version}: {done.metrics.get('exact', 0):.3f}" for version, done in sorted(view.evals.items()))
+    evaluated = "  ".join(
+        f"{version}: {done.metrics.get('exact', 0):.3f}" for version, done in sorted(view.evals.items())
+    )
     lags = ", ".join(f"{count} groups at lag {lag}" for lag, count in sorted(view.lags.items()))
     table.add_row("steps", str(found["steps"]))
-    table.add_row("reward of the batches", f"{spark(rewards)}  {rewards[0]:.3f} -> {rewards[-1]:.3f}" if rewards else "-")
+    table.add_row(
+        "reward of the batches",
+        f"{spark(rewards)}  {rewards[0]:.3f} -> {rewards[-1]:.3f}" if rewards else "-",
+    )
     table.add_row("exact match, held out, by policy", evaluated or "-")
     table.add_row("lag", lags or "-")
-    table.add_row("rollouts", f"{found['rollouts_accepted']} accepted, {found['rollouts_rejected']} rejected, {found['rollouts_trained']} trained on")
+    table.add_row(
+        "rollouts",
+        f"{found['rollouts_accepted']} accepted, {found['rollouts_rejected']} rejected, {found['rollouts_trained']} trained on",
+    )
     for node, reason in view.slashed.items():
         table.add_row("caught", f"{view.name(node)}: {reason}")
-    table.add_row("policies", f"{len(view.policies)} versions, {found['policy_bytes_sent'] / 1e6:.1f} MB to each client")
+    table.add_row(
+        "policies", f"{len(view.policies)} versions, {found['policy_bytes_sent'] / 1e6:.1f} MB to each client"
+    )
     table.add_row("accepted tokens", f"{view.tokens_total} ({found['tokens_per_s']:.0f}/s)")
     table.add_row("wall time", f"{found['seconds']:.0f} s")
     console.print(table)

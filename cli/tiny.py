@@ -15,8 +15,19 @@ CACHE = Path("~/.cache/cairn/models")
 
 @click.command("tiny")
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("--seed", type=click.IntRange(0), default=None, help="Of weights and words.  [default: run.seed of CONFIG]")
-@click.option("--cache", type=click.Path(path_type=Path), default=CACHE, show_default=True, help="Where models are kept.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=None,
+    help="Of weights and words.  [default: run.seed of CONFIG]",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    default=CACHE,
+    show_default=True,
+    help="Where models are kept.",
+)
 def command(config: Path, seed: int | None, cache: Path) -> None:
     """Make the tiny model that a reverse-text run starts from, and print its folder.
 
@@ -33,5 +44,9 @@ def command(config: Path, seed: int | None, cache: Path) -> None:
     settings = Tiny(environment=resolved.environment, seed=resolved.run.seed if seed is None else seed)
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("warming the tiny model up", total=None)
-        folder = make_tiny(settings, cache.expanduser(), lambda done, total, loss: bar.update(task, completed=done, total=total))
+        folder = make_tiny(
+            settings,
+            cache.expanduser(),
+            lambda done, total, loss: bar.update(task, completed=done, total=total),
+        )
     click.echo(folder)

@@ -7,21 +7,30 @@ from pathlib import Path
 
 import click
 
-from cli.options import log_to_stderr, overrides
+from cli.options import overrides
 from schemas.config import load
 
 
 @click.command(
-    "train", context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": True}
+    "train",
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "allow_interspersed_args": True,
+    },
 )
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--directory", type=click.Path(path_type=Path), default=None,
               help="State that outlives the process: secret, checkpoints.  [default: runs/NAME]")  # fmt: skip
-@click.option("--keys", type=click.Path(path_type=Path), envvar="CAIRN_KEYS", default=Path("~/.config/cairn/keys"))
+@click.option(
+    "--keys", type=click.Path(path_type=Path), envvar="CAIRN_KEYS", default=Path("~/.config/cairn/keys")
+)
 @click.option("--threads", type=int, default=0, help="CPU threads of torch; 0 leaves it to torch.")
 @click.option("--dry-run", is_flag=True, help="Print the resolved configuration and stop.")
 @click.pass_context
-def command(context: click.Context, config: Path, directory: Path | None, keys: Path, threads: int, dry_run: bool) -> None:
+def command(
+    context: click.Context, config: Path, directory: Path | None, keys: Path, threads: int, dry_run: bool
+) -> None:
     """Run the trainer of CONFIG, a TOML file. A run that was interrupted goes on where it was.
 
     \b
@@ -33,7 +42,6 @@ def command(context: click.Context, config: Path, directory: Path | None, keys: 
     if dry_run:
         click.echo(resolved.model_dump_json(indent=2))
         return
-    log_to_stderr()
     import torch
 
     from trainer.start import serve

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import attach, folder, log_to_stderr
+from cli.options import attach, folder
 
 
 @click.command("validator")
@@ -15,7 +15,9 @@ from cli.options import attach, folder, log_to_stderr
 @click.option("--threads", type=int, default=0, help="CPU threads of torch; 0 leaves it to torch.")
 @click.option("--directory", type=click.Path(path_type=Path), default=None,
               help="Where weights are kept.  [default: a temporary folder]")  # fmt: skip
-def command(url: str, run: str, keys: Path | None, name: str | None, threads: int, directory: Path | None) -> None:
+def command(
+    url: str, run: str, keys: Path | None, name: str | None, threads: int, directory: Path | None
+) -> None:
     """Judge the rollouts of a run, until it has ended or Ctrl-C. Several validators share the work.
 
     Its key must be among trust.validator of the run's configuration (cairn keys show).
@@ -24,7 +26,6 @@ def command(url: str, run: str, keys: Path | None, name: str | None, threads: in
     Example:
       cairn validator --url nats://trainer.example:4222 --run demo
     """
-    log_to_stderr()
     from validator.start import serve
 
     with folder(directory) as weights:

@@ -90,7 +90,11 @@ class RunView:
         return sum(n for (_, outcome), n in self.outcomes.items() if outcome in ("accepted", "unaudited"))
 
     def rejected(self, worker: str | None = None) -> int:
-        return sum(n for (who, outcome), n in self.outcomes.items() if outcome == "rejected" and worker in (None, who))
+        return sum(
+            n
+            for (who, outcome), n in self.outcomes.items()
+            if outcome == "rejected" and worker in (None, who)
+        )
 
     def policy_bytes_sent(self) -> int:
         """Bytes of the chunks that a client downloads to have every version: those that are new in each."""

@@ -7,18 +7,31 @@ from pathlib import Path
 
 import click
 
-from cli.options import attach, folder, log_to_stderr
+from cli.options import attach, folder
 
 
 @click.command("worker")
 @attach
-@click.option("--batch", type=click.IntRange(1), default=8, show_default=True, help="Groups generated at once.")
+@click.option(
+    "--batch", type=click.IntRange(1), default=8, show_default=True, help="Groups generated at once."
+)
 @click.option("--threads", type=int, default=0, help="CPU threads of torch; 0 leaves it to torch.")
 @click.option("--directory", type=click.Path(path_type=Path), default=None,
               help="Where weights are kept.  [default: a temporary folder]")  # fmt: skip
-@click.option("--dishonest", is_flag=True, help="Generate with another model and claim the granted one (for trying the validator).")
+@click.option(
+    "--dishonest",
+    is_flag=True,
+    help="Generate with another model and claim the granted one (for trying the validator).",
+)
 def command(
-    url: str, run: str, keys: Path | None, name: str | None, batch: int, threads: int, directory: Path | None, dishonest: bool
+    url: str,
+    run: str,
+    keys: Path | None,
+    name: str | None,
+    batch: int,
+    threads: int,
+    directory: Path | None,
+    dishonest: bool,
 ) -> None:
     """Generate rollouts for a run, until it has ended or Ctrl-C.
 
@@ -27,7 +40,6 @@ def command(
       cairn worker --url nats://trainer.example:4222 --run demo
       cairn worker --run demo --name laptop --batch 2 --threads 4
     """
-    log_to_stderr()
     from workers.start import serve
 
     with folder(directory) as weights:

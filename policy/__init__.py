@@ -1,12 +1,14 @@
 """The policy as worker, validator and trainer all see it: weights, log-probs, seeded sampling and its proofs."""
 
 from policy import possession, toploc
+from policy.folder import folder, save_weights, vocabulary
 from policy.model import (
     DigestMismatch,
     UnsupportedModel,
     digest,
     file_digest,
     load,
+    require,
     save,
     swap,
     tensors,
@@ -19,6 +21,7 @@ from policy.toploc import MalformedProof, NonFiniteHidden
 
 __all__ = [
     "DigestMismatch", "MalformedProof", "NoiseTableError", "NonFiniteHidden", "Prefilled", "UnsupportedModel",
-    "as_seeds", "digest", "file_digest", "gumbel", "gumbel_of", "load", "possession", "prefill", "replay", "save",
-    "scores", "swap", "tensors", "token_logprobs", "tokenizer", "toploc",
+    "as_seeds", "digest", "file_digest", "folder", "gumbel", "gumbel_of", "load", "possession", "prefill", "replay",
+    "require", "save", "save_weights", "scores", "swap", "tensors", "token_logprobs", "tokenizer", "toploc",
+    "vocabulary",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -82,9 +82,16 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in sorted(model.state_dict().items()) if name not in tied}
 
 
-def digest(model: nn.Module) -> str:
-    """The digest of the weights that the model computes with; equals `file_digest` of where it was saved."""
-    return weights_digest((name, _hash(name, tensor)) for name, tensor in tensors(model).items())
+def digest(model: nn.Module | Mapping[str, Tensor]) -> str:
+    """The digest of the weights that a model computes with; equals `file_digest` of where it was saved."""
+    weights = tensors(model) if isinstance(model, nn.Module) else model
+    return weights_digest((name, _hash(name, tensor)) for name, tensor in weights.items())
+
+
+def require(model: nn.Module, expected: str) -> None:
+    """Raises DigestMismatch unless the model computes with exactly the announced weights."""
+    if (found := digest(model)) != expected:
+        raise DigestMismatch(f"the weights have digest {found}, but {expected} was announced")
 
 
 def file_digest(directory: str | Path) -> str:
@@ -108,8 +115,7 @@ def swap(model: nn.Module, directory: str | Path, expected: str) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(stored[name])
-    if (found := digest(model)) != expected:
-        raise DigestMismatch(f"the weights of {directory} have digest {found}, but {expected} was announced")
+    require(model, expected)
 
 
 def _hash(name: str, tensor: Tensor) -> bytes:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from bus import Bus
 from relay.client import Client
+from relay.parallel import together
+from relay.sources import Relays
 from schemas import PolicyPublished
 
 REMEMBERED = 64
@@ -19,13 +21,18 @@ class Policies:
     published: the last announcements by version.
     """
 
-    def __init__(self, bus: Bus, client: Client) -> None:
+    def __init__(self, bus: Bus, directory: Path, keep: int) -> None:
+        """directory: where versions are kept, `keep` of them."""
         self.published: dict[int, PolicyPublished] = {}
-        self._bus, self._client = bus, client
+        self._bus, self._relays = bus, Relays()
+        self._client = Client(directory, self._relays, keep=keep)
         self._announced = asyncio.Condition()
 
     async def follow(self) -> None:
-        """Read announcements for ever; run it as a task of the component."""
+        """Read announcements and heartbeats of relays for ever; run it as a task of the component."""
+        await together(self._relays.follow(self._bus), self._follow())
+
+    async def _follow(self) -> None:
         async for _, event in self._bus.read(PolicyPublished, after=0):
             async with self._announced:
                 self.published[event.version] = event

@@ -44,9 +44,7 @@ def form(chosen: list[Group], groups: Groups, lineage: int, step: int, version: 
     )
 
 
-def samples(
-    answered: Iterable[tuple[TaskGranted, list[Completion]]], advantages: np.ndarray
-) -> list[Sample]:
+def samples(answered: Iterable[tuple[TaskGranted, list[Completion]]], advantages: np.ndarray) -> list[Sample]:
     """What the learner trains on, in the batch's order. advantages: shape [N], one per completion."""
     found: list[Sample] = []
     for grant, completions in answered:

@@ -18,7 +18,9 @@ class Curriculum:
         if not indices:
             raise ValueError("the environment has no training tasks; lower environment.held_out or add tasks")
         self._indices = np.asarray(indices)
-        self._order = lru_cache(maxsize=2)(lambda epoch: np.random.default_rng([seed, epoch]).permutation(len(indices)))
+        self._order = lru_cache(maxsize=2)(
+            lambda epoch: np.random.default_rng([seed, epoch]).permutation(len(indices))
+        )
 
     def index(self, number: int) -> int:
         """The environment's task for the run's `number`-th draw, from 0."""

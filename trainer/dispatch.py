@@ -15,13 +15,13 @@ import structlog
 
 from bus import Bus, Record, Writer
 from bus.standings import Standings
+from environments import Prompts
 from schemas import Sampling, TaskClosed, TaskGranted, Verdict, WorkRequested
 from schemas.config import Config
 from schemas.tasks import CloseReason
 from trainer.admission import may_grant
 from trainer.curriculum import Curriculum
 from trainer.groups import SOUND, Group, Groups
-from environments import Prompts
 from trainer.secret import Secret
 
 NEWCOMER_GROUPS = 2
@@ -48,7 +48,14 @@ class Dispatch:
     """
 
     def __init__(
-        self, config: Config, bus: Bus, writer: Writer, groups: Groups, curriculum: Curriculum, prompts: Prompts, secret: Secret
+        self,
+        config: Config,
+        bus: Bus,
+        writer: Writer,
+        groups: Groups,
+        curriculum: Curriculum,
+        prompts: Prompts,
+        secret: Secret,
     ) -> None:
         self.config = config
         self.groups = groups
@@ -118,10 +125,19 @@ class Dispatch:
         grant = group.grant
         if reason not in ("filtered", "cancelled") and grant.attempt + 1 >= self.config.batch.attempts:
             reason, detail = "dead", f"{reason} ({detail}) at attempt {grant.attempt + 1}"
-        event = TaskClosed(worker=grant.worker, task=grant.task, attempt=grant.attempt, reason=reason, detail=detail[:4096])
+        event = TaskClosed(
+            worker=grant.worker, task=grant.task, attempt=grant.attempt, reason=reason, detail=detail[:4096]
+        )
         sequence = await self._writer.publish(event)
         self.groups.close(sequence, event)
-        log.info("task closed", task=grant.task, attempt=grant.attempt, worker=grant.worker, reason=reason, detail=detail)
+        log.info(
+            "task closed",
+            task=grant.task,
+            attempt=grant.attempt,
+            worker=grant.worker,
+            reason=reason,
+            detail=detail,
+        )
 
     async def _grant(self) -> None:
         new: list[Group] = []
@@ -137,7 +153,11 @@ class Dispatch:
         if self.paused or self.policy is None or unconsumed >= self.batches_left * self.config.batch.groups:
             return False
         return may_grant(
-            unconsumed, self.config.batch.groups, self.next_version, self.policy.version, self.config.lag.max_lag
+            unconsumed,
+            self.config.batch.groups,
+            self.next_version,
+            self.policy.version,
+            self.config.lag.max_lag,
         )
 
     def _neediest(self) -> str | None:
@@ -178,5 +198,6 @@ class Dispatch:
 
     def workers(self) -> int:
         """Workers whose request counts now."""
-        return sum(time.time() < until and self.standings.allowed(w) for w, (_, until) in self._requests.items())
-
+        return sum(
+            time.time() < until and self.standings.allowed(w) for w, (_, until) in self._requests.items()
+        )

@@ -94,7 +94,9 @@ class Group:
             if judgement.outcome not in SOUND:
                 failed = next((check for check in judgement.checks if not check.passed), None)
                 reason: CloseReason = "rejected" if judgement.outcome == "rejected" else "void"
-                return self.fail(reason, f"{failed.name} {failed.detail}".strip() if failed else judgement.outcome)
+                return self.fail(
+                    reason, f"{failed.name} {failed.detail}".strip() if failed else judgement.outcome
+                )
         if not self.answered or self.verdicts.keys() != self.rollouts.keys():
             return
         whole = list(range(self.grant.group_size))

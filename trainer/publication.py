@@ -23,19 +23,27 @@ class Publication:
     """directory: where snapshots lie while they are uploaded. template: the folder of the model that the run
     began with; its configuration and tokenizer travel with every version."""
 
-    def __init__(self, config: Config, writer: Writer, identity: Identity, directory: Path, template: Path) -> None:
+    def __init__(
+        self, config: Config, writer: Writer, identity: Identity, directory: Path, template: Path
+    ) -> None:
         self._config, self._writer, self._identity = config, writer, identity
         self._directory, self._template = directory, template
 
-    async def publish(self, weights: dict[str, Tensor], lineage: int, version: int, digest: str) -> PolicyPublished:
+    async def publish(
+        self, weights: dict[str, Tensor], lineage: int, version: int, digest: str
+    ) -> PolicyPublished:
         """Announce `weights` as `version`, once the origin holds every chunk of them."""
         folder = self._directory / f"{lineage}-{version}"
-        await asyncio.to_thread(policy.save, weights, self._template, folder)
+        await asyncio.to_thread(policy.save_weights, weights, self._template, folder)
         manifest = await upload(
-            self._config.relay.origin, folder, digest, self._config.relay.chunk_bytes, self._identity, version
+            self._config.relay.origin, folder, version, digest, self._config.relay.chunk_bytes, self._identity
         )
         event = PolicyPublished(
-            lineage=lineage, version=version, digest=digest, manifest=manifest, holders=(self._config.relay.origin,)
+            lineage=lineage,
+            version=version,
+            digest=digest,
+            manifest=manifest,
+            holders=(self._config.relay.origin,),
         )
         await self._writer.publish(event)
         shutil.rmtree(folder, ignore_errors=True)

@@ -53,8 +53,13 @@ async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
     are followed live afterwards, from `groups.folded`.
     """
     groups = Groups()
+    record: Record[Any]
     for saved in (snapshot or {}).get("open", ()):
-        for kind, sequences in ((TaskGranted, [saved["grant"]]), (Rollouts, saved["rollouts"]), (Verdict, saved["verdicts"])):
+        for kind, sequences in (
+            (TaskGranted, [saved["grant"]]),
+            (Rollouts, saved["rollouts"]),
+            (Verdict, saved["verdicts"]),
+        ):
             for sequence in sequences:
                 groups.apply(await _stored(bus, kind, sequence))
         if saved["failure"]:
@@ -76,7 +81,9 @@ async def answers(bus: Bus, batch: BatchFormed) -> list[tuple[TaskGranted, list[
     """The grants and completions of a batch, read back from the streams, in the batch's order."""
     found = []
     for reference in batch.groups:
-        grant = await bus.last(TaskGranted, worker=reference.worker, task=reference.task, attempt=reference.attempt)
+        grant = await bus.last(
+            TaskGranted, worker=reference.worker, task=reference.task, attempt=reference.attempt
+        )
         assert grant is not None, f"the grant of task {reference.task} is gone from TASKS"
         group = Group(grant.event)
         for sequence in reference.rollouts.tolist():
@@ -91,10 +98,14 @@ async def train_again(bus: Bus, writer: Writer, learner: Learner, progress: Prog
 
     Brings `progress` up to the last BatchFormed. Returns False when a new lineage had to begin.
     """
-    told = {record.event.step: record.event async for record in bus.records(StepCompleted, after=0, live=False)}
+    told = {
+        record.event.step: record.event async for record in bus.records(StepCompleted, after=0, live=False)
+    }
     lineages = [record.event async for record in bus.records(LineageStarted, after=0, live=False)]
     progress.lineage = max((event.lineage for event in lineages), default=0)
-    batches = {record.event.step: record.event async for record in bus.records(BatchFormed, after=0, live=False)}
+    batches = {
+        record.event.step: record.event async for record in bus.records(BatchFormed, after=0, live=False)
+    }
     same = True
     for step in sorted(step for step in batches if step >= progress.step):
         batch = batches[step]
@@ -132,11 +143,15 @@ async def _stored(bus: Bus, kind: type[E], sequence: int) -> Record[E]:
     """A message that the state refers to; retention keeps it as long as something does."""
     record = await bus.get(kind, sequence)
     if record is None:
-        raise BusError(f"{kind.stream} does not hold {kind.__name__} {sequence} any more; the run cannot go on from here")
+        raise BusError(
+            f"{kind.stream} does not hold {kind.__name__} {sequence} any more; the run cannot go on from here"
+        )
     return record
 
 
-def completed(batch: BatchFormed, before: str, after: str, skipped: str, metrics: dict[str, float]) -> StepCompleted:
+def completed(
+    batch: BatchFormed, before: str, after: str, skipped: str, metrics: dict[str, float]
+) -> StepCompleted:
     return StepCompleted(
         lineage=batch.lineage,
         step=batch.step,

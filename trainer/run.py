@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
-from bus import Bus, Writer
+from bus import Bus, Record, Writer
 from schemas import RunCreated, RunEnded
 from schemas.config import Config, ConfigError
 from trainer.secret import Secret
@@ -29,7 +29,9 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
             RunCreated(
                 run=config.run.name,
                 config=config.model_dump(mode="json"),
-                software={name: importlib.metadata.version(name) for name in ("torch", "transformers", "nats-py")},
+                software={
+                    name: importlib.metadata.version(name) for name in ("torch", "transformers", "nats-py")
+                },
                 trusted={role: keys for role, keys in config.trust.model_dump().items() if keys},
                 commitment=secret.commitment,
             )
@@ -46,7 +48,9 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
 
 
 async def _existing(bus: Bus) -> tuple[RunCreated | None, RunEnded | None]:
-    created, ended = None, None
+    created: RunCreated | None = None
+    ended: RunEnded | None = None
+    record: Record[Any]
     async for record in bus.records(RunCreated, RunEnded, after=0, live=False):
         if isinstance(record.event, RunCreated):
             created = created or record.event

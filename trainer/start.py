@@ -41,14 +41,15 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
 
     directory: state that outlives the process (secret, checkpoints). Raises ConfigError, BusError.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     secret = Secret.load_or_create(Path(config.run.secret) if config.run.secret else directory / "secret")
     environment = environments.load(config.environment.name, config.environment.arguments)
     indices, _ = environments.split(environment, config.environment.held_out, config.run.seed)
     template = await asyncio.to_thread(policy.folder, config.policy.model)
     prompts = Prompts(environment, policy.tokenizer(template))
     component = Component(kind="trainer", name="trainer", url=config.bus.url, run=config.run.name, keys=keys)
-    async with Bus.connect(config.bus.url, config.run.name, identity=component.identity, name="trainer") as bus:
+    async with Bus.connect(
+        config.bus.url, config.run.name, identity=component.identity, name="trainer"
+    ) as bus:
         await create_or_resume(bus, config, secret)
 
     @component.task
@@ -66,7 +67,9 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
         curriculum = Curriculum(indices, config.run.seed)
         dispatch = Dispatch(config, component.bus, writer, groups, curriculum, prompts, secret)
         publication = Publication(config, writer, component.identity, directory / "outgoing", template)
-        trainer = Trainer(config, component, writer, dispatch, learner, publication, progress, directory / "checkpoints")
+        trainer = Trainer(
+            config, component, writer, dispatch, learner, publication, progress, directory / "checkpoints"
+        )
         if not same_lineage:
             await dispatch.close_all("a new lineage began")
         async with asyncio.TaskGroup() as beside:

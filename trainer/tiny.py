@@ -7,12 +7,12 @@ learning has something to prefer. Clean demonstrations stopped early give a poli
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import string
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -67,10 +67,10 @@ def make_tiny(settings: Tiny, cache: Path, progress: sft.Progress | None = None)
             sft.fine_tune(model, demonstrations(settings), settings.training, settings.seed, progress)
         model.save_pretrained(unfinished)
         tokenizer().save_pretrained(unfinished)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished)
-        raise
+        with contextlib.suppress(OSError):  # another process may have finished the same model meanwhile
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 
@@ -131,7 +131,7 @@ def demonstrations(settings: Tiny) -> list[sft.Pair]:
     return pairs
 
 
-@contextmanager
+@contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

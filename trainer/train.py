@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from torch import Tensor
@@ -93,7 +93,9 @@ class Trainer:
     async def consume(self, chosen: list[Group]) -> BatchFormed:
         """Store BatchFormed: from here on these groups are used up, whatever happens."""
         async with self.dispatch.writing:
-            event = batch.form(chosen, self.groups, self.progress.lineage, self.progress.step, self.progress.version)
+            event = batch.form(
+                chosen, self.groups, self.progress.lineage, self.progress.step, self.progress.version
+            )
             self.flat = [group for group in self.groups.open.values() if group.status == "flat"]
             sequence = await self.writer.publish(event)
             self.groups.consume(sequence, event)
@@ -118,7 +120,13 @@ class Trainer:
         before, self.progress.digest = self.progress.digest, digest
         await self.writer.publish(completed(event, before, digest, result.skipped, metrics))
         self.progress.step, self.progress.version = event.step + 1, version + 1
-        log.info("step", step=event.step, reward=round(metrics["reward"], 3), lag=metrics["lag_max"], skipped=result.skipped)
+        log.info(
+            "step",
+            step=event.step,
+            reward=round(metrics["reward"], 3),
+            lag=metrics["lag_max"],
+            skipped=result.skipped,
+        )
 
     async def publish(self, weights: dict[str, Tensor]) -> None:
         """Announce the current policy, of which `weights` is a copy, and let dispatch grant it."""
@@ -140,9 +148,15 @@ class Trainer:
         """Close what is open and tell that the run has ended, with the secret."""
         await self.dispatch.close_all("the run has ended")
         progress = self.progress
-        reason = "stopped" if self.stopping else "finished"
+        reason: Literal["stopped", "finished"] = "stopped" if self.stopping else "finished"
         await self.writer.publish(
-            RunEnded(reason=reason, steps=progress.step, version=progress.version, digest=progress.digest, secret=secret.value)
+            RunEnded(
+                reason=reason,
+                steps=progress.step,
+                version=progress.version,
+                digest=progress.digest,
+                secret=secret.value,
+            )
         )
 
     def observe(self, record: Record[Any]) -> None:

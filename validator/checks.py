@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-import policy
+from policy import toploc
 from schemas import Check, Completion
 from validator.submission import Submission
 
@@ -87,7 +87,9 @@ def in_length(submission: Submission, completion: Completion) -> str:
 def in_vocabulary(submission: Submission, completion: Completion) -> str:
     """Every token id is one of the model's."""
     largest = int(completion.ids.max())
-    return "" if largest < submission.vocabulary else f"id {largest} of a vocabulary of {submission.vocabulary}"
+    return (
+        "" if largest < submission.vocabulary else f"id {largest} of a vocabulary of {submission.vocabulary}"
+    )
 
 
 def one_end(submission: Submission, completion: Completion) -> str:
@@ -97,23 +99,34 @@ def one_end(submission: Submission, completion: Completion) -> str:
     sampling = grant.event.sampling
     stops = np.flatnonzero(np.isin(completion.ids, sampling.stop_ids)).tolist()
     if completion.finish == "stop":
-        return "" if stops == [len(completion.ids) - 1] else f"stop tokens at {stops[:4]}, one at the end is expected"
+        return (
+            ""
+            if stops == [len(completion.ids) - 1]
+            else f"stop tokens at {stops[:4]}, one at the end is expected"
+        )
     if stops:
         return f"a stop token at {stops[0]}, but the finish is length"
-    return "" if len(completion.ids) == sampling.max_new_tokens else "ends before the limit without a stop token"
+    return (
+        "" if len(completion.ids) == sampling.max_new_tokens else "ends before the limit without a stop token"
+    )
 
 
 def proven(submission: Submission, completion: Completion) -> str:
-    """The slice's proof was sent before it, is the one it names, and has the right size for this completion."""
+    """The slice's proof was sent before it, is the one it names, and is well formed for this completion."""
     proof = submission.proof
     if proof is None:
         return "no proof was sent"
     if proof.event.digest() != submission.rollouts.proof:
         return "the proof that was sent is not the one that is named"
-    sizes = dict(zip(proof.event.indices, map(len, proof.event.proofs), strict=True))
-    expected = policy.proof_bytes(len(completion.ids))
-    found = sizes.get(completion.index, 0)
-    return "" if found == expected else f"{found} bytes of proof, {expected} are expected"
+    if proof.timestamp > submission.record.timestamp:
+        return "the proof was sent after the completions"
+    if proof.event.indices.count(completion.index) != 1:
+        return f"{proof.event.indices.count(completion.index)} proofs of this completion, one is expected"
+    try:
+        toploc.parse(proof.event.proofs[proof.event.indices.index(completion.index)], len(completion.ids))
+    except toploc.MalformedProof as error:
+        return str(error)
+    return ""
 
 
 RULES: tuple[Rule, ...] = (

@@ -35,7 +35,7 @@ async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, 
     @component.task
     async def prepare(component: Component) -> None:
         config = component.config
-        policies = Policies.of(component.bus, directory, keep=config.relay.keep)
+        policies = Policies(component.bus, directory, keep=config.relay.keep)
         following = asyncio.create_task(policies.follow())
         component.waiting("for the first policy")
         template = await policies.folder((await policies.after(-1)).version)

@@ -15,8 +15,7 @@ import structlog
 
 import policy
 from bus import Bus, Record
-from environments import Scorer
-from environments import Prompts
+from environments import Prompts, Scorer
 from relay.policies import Policies
 from schemas import Check, Rollouts, Slashed, TaskGranted, Verdict
 from schemas.config import Config
@@ -110,5 +109,5 @@ def _grant(case: Case) -> TaskGranted:
 
 def _possession(model: Any, case: Case) -> None:
     """The worker's machine holds the policy: its answer is a hash over the weight blocks that the nonce chose."""
-    passed = policy.answer(model, _grant(case).nonce) == case.submission.rollouts.answer
+    passed = policy.possession.answer(model, _grant(case).nonce) == case.submission.rollouts.answer
     case.all([Check(name="possession", passed=passed)], failed="rejected")

@@ -11,8 +11,7 @@ import structlog
 from blake3 import blake3
 
 from bus import Component
-from environments import Scored, Scorer, ScoringFailed
-from environments import Prompts
+from environments import Prompts, Scored, Scorer, ScoringFailed
 from relay.errors import RelayError
 from relay.policies import Policies
 from schemas import EvalCompleted, PolicyPublished, RunEnded, Sampling
@@ -30,7 +29,13 @@ class Evaluator:
     """
 
     def __init__(
-        self, component: Component, policies: Policies, engine: Engine, prompts: Prompts, scorer: Scorer, indices: Sequence[int]
+        self,
+        component: Component,
+        policies: Policies,
+        engine: Engine,
+        prompts: Prompts,
+        scorer: Scorer,
+        indices: Sequence[int],
     ) -> None:
         self.component, self.policies, self.engine = component, policies, engine
         self.prompts, self.scorer, self.indices = prompts, scorer, indices
@@ -72,7 +77,9 @@ class Evaluator:
             log.warning("evaluation left out", version=version, reason=str(error))
             return
         completions = await asyncio.to_thread(self._generate, folder, published)
-        scored = [await self._score(index, made) for index, made in zip(self.indices, completions, strict=True)]
+        scored = [
+            await self._score(index, made) for index, made in zip(self.indices, completions, strict=True)
+        ]
         sound = [outcome for outcome in scored if isinstance(outcome, Scored)]
         names = sorted({name for outcome in sound for name in outcome.metrics})
         metrics = {name: float(np.mean([o.metrics.get(name, 0.0) for o in sound])) for name in names}
@@ -94,7 +101,9 @@ class Evaluator:
     def _generate(self, folder: Path, published: PolicyPublished) -> list[Generated]:
         config = self.component.config.sampling
         sampling = Sampling(
-            temperature=config.temperature, max_new_tokens=config.max_new_tokens, stop_ids=self.prompts.stop_ids
+            temperature=config.temperature,
+            max_new_tokens=config.max_new_tokens,
+            stop_ids=self.prompts.stop_ids,
         )
         self.engine.load(folder, published.version, published.digest)
         requests = [GroupRequest(self.prompts.ids(index), _seed(index), sampling) for index in self.indices]

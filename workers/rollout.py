@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import Any
 
 import structlog
 
 import policy
-from bus import Component
+from bus import Component, Record
 from relay.errors import RelayError
 from relay.policies import Policies
 from schemas import Rollouts, TaskClosed, TaskGranted, WorkRequested, WorkReturned
@@ -33,7 +34,9 @@ class RolloutWorker:
     batch: groups generated at once. ahead: batches held in all, so that the next one is here when one is done.
     """
 
-    def __init__(self, component: Component, policies: Policies, engine: Engine, batch: int, ahead: int = 2) -> None:
+    def __init__(
+        self, component: Component, policies: Policies, engine: Engine, batch: int, ahead: int = 2
+    ) -> None:
         self.component, self.policies, self.engine = component, policies, engine
         self.batch, self.ahead = batch, ahead
         self.held: deque[TaskGranted] = deque()
@@ -69,6 +72,7 @@ class RolloutWorker:
         bus, me = self.component.bus, self.component.identity.public_key
         sequence = 0
         left: dict[tuple[str, int], TaskGranted] = {}
+        record: Record[Any]
         async for record in bus.records(TaskGranted, TaskClosed, worker=me, after=0, live=False):
             sequence, event = record.sequence, record.event
             if isinstance(event, TaskClosed) or record.timestamp + event.seconds < time.time():

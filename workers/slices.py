@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from schemas import Completion, Proof, Rollouts, Segment, Span, TaskGranted
 from workers.engine import Generated
@@ -27,15 +28,23 @@ def slices(answer: Answer) -> Iterator[tuple[Proof, Rollouts]]:
     """Pairs of messages, the proof to be sent before its rollouts."""
     grant, parts = answer.grant, list(_parts(answer.completions))
     for at, part in enumerate(parts):
-        names = {"worker": grant.worker, "task": grant.task, "attempt": grant.attempt, "slice": at}
+        names: dict[str, Any] = {
+            "worker": grant.worker,
+            "task": grant.task,
+            "attempt": grant.attempt,
+            "slice": at,
+        }
         indices = tuple(index for index, _ in part)
         proof = Proof(**names, indices=indices, proofs=tuple(made.proof for _, made in part))
-        yield proof, Rollouts(
-            **names,
-            slices=len(parts),
-            completions=tuple(_completion(grant, index, made) for index, made in part),
-            answer=answer.possession,
-            proof=proof.digest(),
+        yield (
+            proof,
+            Rollouts(
+                **names,
+                slices=len(parts),
+                completions=tuple(_completion(grant, index, made) for index, made in part),
+                answer=answer.possession,
+                proof=proof.digest(),
+            ),
         )
 
 

@@ -19,7 +19,14 @@ from workers.transformers_engine import TransformersEngine
 
 
 async def serve(
-    url: str, run: str, keys: Path | None, name: str, batch: int, threads: int, directory: Path, dishonest: bool
+    url: str,
+    run: str,
+    keys: Path | None,
+    name: str,
+    batch: int,
+    threads: int,
+    directory: Path,
+    dishonest: bool,
 ) -> None:
     """Generate rollouts for a run until it has ended. directory: where weights are kept. Raises BusError."""
     if threads:
@@ -30,7 +37,7 @@ async def serve(
     @component.task
     async def work(component: Component) -> None:
         config = component.config
-        policies = Policies.of(component.bus, directory, keep=config.lag.max_lag + 2)
+        policies = Policies(component.bus, directory, keep=config.lag.max_lag + 2)
         engine = TransformersEngine(config.policy.dtype)
         worker = RolloutWorker(component, policies, Dishonest(engine) if dishonest else engine, batch)
         workers.append(worker)
@@ -46,7 +53,9 @@ async def serve(
     await component.serve()
 
 
-async def serve_evaluator(url: str, run: str, keys: Path | None, name: str, threads: int, directory: Path) -> None:
+async def serve_evaluator(
+    url: str, run: str, keys: Path | None, name: str, threads: int, directory: Path
+) -> None:
     """Measure the policies of a run on its held-out tasks until the last one is measured. Raises BusError, ConfigError."""
     if threads:
         torch.set_num_threads(threads)
@@ -57,7 +66,7 @@ async def serve_evaluator(url: str, run: str, keys: Path | None, name: str, thre
         config = component.config
         environment = environments.load(config.environment.name, config.environment.arguments)
         _, held_out = environments.split(environment, config.environment.held_out, config.run.seed)
-        policies = Policies.of(component.bus, directory, keep=2)
+        policies = Policies(component.bus, directory, keep=2)
         following = asyncio.create_task(policies.follow())
         component.waiting("for the first policy")
         template = await policies.folder((await policies.after(-1)).version)
