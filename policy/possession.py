@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Mapping
 
 import torch
 from blake3 import blake3
-from torch import Tensor, nn
+from torch import Tensor
 
-from policy.model import tensors
+from policy.weights import Weights, tensors
 
 BLOCKS = 16
 BLOCK_BYTES = 4096
 
 
-def answer(model: nn.Module | Mapping[str, Tensor], nonce: bytes) -> bytes:
+def answer(weights: Weights, nonce: bytes) -> bytes:
     """The answer, 32 bytes, to a nonce of 32 bytes.
 
     The weights are one string of bytes: the tensors in the order of their names, tied ones once, in row-major
     order. Block i starts at the i-th little-endian 64-bit word of BLAKE3's output for the nonce, modulo the
     number of places where a whole block fits. The answer is BLAKE3, keyed by the nonce, of the blocks.
     """
-    weights = tensors(model) if isinstance(model, nn.Module) else model
-    ordered = [weights[name].detach() for name in sorted(weights)]
+    ordered = [tensor.detach() for tensor in tensors(weights).values()]
     ends = list(itertools.accumulate(tensor.nbytes for tensor in ordered))
     places = max(1, ends[-1] - BLOCK_BYTES + 1)
     draws = blake3(nonce).digest(length=8 * BLOCKS)
