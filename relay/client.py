@@ -21,10 +21,9 @@ from relay.files import Bytes, Place, write_whole
 from relay.parallel import for_each
 from relay.selection import Selection
 from relay.sources import Sources
-from relay.transfer import Downloads, open_session
+from relay.transfer import AT_ONCE, Downloads, open_session
 from schemas.weights import Manifest
 
-AT_ONCE = 8
 _OURS = re.compile(r"[0-9a-f]{32}(\.partial|\.manifest)?")
 Places = dict[str, list[Place]]
 """Chunk hash -> everywhere it occurs in a version's files."""

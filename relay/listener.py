@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
+from yarl import URL
 
 from relay.errors import RelayError
 
@@ -23,7 +25,7 @@ async def listen(application: web.Application, host: str, port: int) -> AsyncIte
     served: set[object] = set()
 
     @web.middleware
-    async def note(request: web.Request, handler):  # type: ignore[no-untyped-def]
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
         served.add(request.protocol)
         return await handler(request)
 
@@ -47,7 +49,7 @@ async def listen(application: web.Application, host: str, port: int) -> AsyncIte
         sweeper = asyncio.create_task(_sweep(runner, served))
         try:
             bound = runner.addresses[0]
-            yield f"http://{bound[0]}:{bound[1]}"
+            yield str(URL.build(scheme="http", host=bound[0], port=bound[1]))
         finally:
             sweeper.cancel()
             await asyncio.gather(sweeper, return_exceptions=True)

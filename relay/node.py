@@ -20,11 +20,12 @@ from relay.errors import RelayError
 from relay.listener import listen
 from relay.parallel import together
 from relay.prefetch import Prefetch
-from relay.server import RelayServer
+from relay.server import LONG_POLL_SECONDS, RelayServer
 from relay.sources import Fixed, relay_url
 from relay.transfer import Downloads, open_session
 from schemas import PolicyPublished
 
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 TOLD_VERSIONS = 64
 SPACING_SECONDS = 0.2
 
@@ -56,12 +57,16 @@ class RelayNode:
             raise BusError(str(error)) from None
 
     async def _serve(self, component: Component, stack: AsyncExitStack) -> None:
+        if self.host in EVERYWHERE and not self.url:
+            raise RelayError(
+                f"a relay that listens on {self.host} must be told the URL at which others reach it"
+            )
         created = await component.bus.wait_for_run()
         folder = self.directory / f"{component.run_name}-{created.event.id[:8]}"
         store = await asyncio.to_thread(ChunkStore, folder, component.config.relay.keep)
         parent = "" if self.origin else relay_url(self.parent or component.config.relay.origin)
         session = await stack.enter_async_context(open_session())
-        upstream = Downloads(session, Fixed(parent)) if parent else None
+        upstream = Downloads(session, Fixed(parent), patience=LONG_POLL_SECONDS) if parent else None
         writers = (await component.bus.trust()).roles["trainer"]
         server = RelayServer(store, upstream, writers)
         bound = await stack.enter_async_context(listen(server.application(), self.host, self.port))

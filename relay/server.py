@@ -26,7 +26,6 @@ from relay.manifest import MAX_PACKED
 from relay.parallel import SingleFlight
 from relay.transfer import SLOWEST, Downloads
 
-UPSTREAM_AT_ONCE = 8
 LONG_POLL_SECONDS = 10.0
 BODY_SECONDS = 30.0
 """A request's body has so long to arrive, and SLOWEST bytes a second on top."""
@@ -45,10 +44,9 @@ class RelayServer:
         self.changed = asyncio.Event()
         """Set whenever the store or `sent_bytes` changes; whoever waits for it clears it."""
         self._flights = SingleFlight()
-        self._slots = asyncio.Semaphore(UPSTREAM_AT_ONCE)
 
     def application(self) -> web.Application:
-        application = web.Application(client_max_size=0)  # bodies are read by _read_body only
+        application = web.Application()
         chunk = r"/chunks/{chunk:[0-9a-f]{64}}"
         application.add_routes([
             web.get(chunk, self._get_chunk, allow_head=False),
@@ -80,8 +78,7 @@ class RelayServer:
 
     async def _fetch(self, chunk: str, size: int) -> None:
         assert self.upstream is not None
-        async with self._slots:
-            await self.upstream.chunk(chunk, size, lambda data: self.store.put(chunk, data))
+        await self.upstream.chunk(chunk, size, lambda data: self.store.put(chunk, data))
         self.changed.set()
 
     async def _get_chunk(self, request: web.Request) -> web.StreamResponse:
@@ -158,7 +155,7 @@ class RelayServer:
         try:
             return authorise(request.headers, request.method, request.path, self.writers)
         except Unauthorised as error:
-            raise web.HTTPUnauthorized(text=str(error), headers={hdrs.CONNECTION: "close"}) from None
+            raise web.HTTPUnauthorized(text=str(error)) from None
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.json_response({"versions": self.store.versions(), "sent_bytes": self.sent_bytes})
@@ -202,7 +199,5 @@ async def _read_body(request: web.Request, length: int) -> bytearray:
                 body[filled : filled + len(piece)] = piece
                 filled += len(piece)
     except TimeoutError:
-        raise web.HTTPRequestTimeout(
-            text="the body did not arrive in time", headers={hdrs.CONNECTION: "close"}
-        ) from None
+        raise web.HTTPRequestTimeout(text="the body did not arrive in time") from None
     return body

@@ -19,6 +19,8 @@ from relay.sources import Sources
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 20.0
 """A source that sends nothing for so long has failed; longer than a server's LONG_POLL_SECONDS."""
+AT_ONCE = 8
+"""Chunks on their way at a time, and so in memory."""
 LAST_RESORT_SECONDS = 1.0
 """Relays that do not have a chunk yet are given so long before the sources of last resort are asked."""
 NOT_HERE = "does not have it"
@@ -43,7 +45,7 @@ def open_session() -> aiohttp.ClientSession:
 
 
 class Downloads:
-    """Fetches chunks from `sources`; gives up on a chunk after `patience` seconds without a source that has it."""
+    """Fetches chunks from `sources`, AT_ONCE at a time; gives up on one that nobody has for `patience` seconds."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Downloads:
         self.sources = sources
         self.selection = selection or Selection()
         self.patience = patience
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def chunk(self, chunk: str, size: int, keep: Callable[[Bytes], None]) -> None:
         """Hand the chunk's `size` bytes to `keep`, called in a thread, which raises BadChunk when they are wrong.
@@ -85,9 +88,13 @@ class Downloads:
         """None once the chunk is kept, else why each source did not deliver."""
         outcomes: dict[str, str] = {}
         while left := self._left(outcomes, late):
-            url, started = self.selection.choose(left), time.monotonic()
+            url = self.selection.choose(left)
             try:
-                await asyncio.to_thread(keep, await self._get(url, chunk, size))
+                async with self._slots:  # held only while asking, not in the pauses between
+                    started = time.monotonic()
+                    await asyncio.to_thread(keep, await self._get(url, chunk, size))
+                    self.selection.succeeded(url, size, time.monotonic() - started)
+                return None
             except NotHere:
                 outcomes[url] = NOT_HERE
             except BadChunk as error:
@@ -98,9 +105,6 @@ class Downloads:
             except (aiohttp.ClientError, TimeoutError) as error:
                 self.selection.failed(url)
                 outcomes[url] = str(error) or "no answer in time"
-            else:
-                self.selection.succeeded(url, size, time.monotonic() - started)
-                return None
         return outcomes
 
     def _left(self, outcomes: dict[str, str], late: bool) -> list[str]:

@@ -160,3 +160,10 @@ async def test_a_port_in_use_ends_the_component_with_one_line(run, tmp_path):
         second.task(RelayNode(tmp_path / "second", port=port, origin=True).serve)
         with pytest.raises(BusError, match=f"127.0.0.1:{port} is in use"):
             await second.serve()
+
+
+async def test_listening_everywhere_needs_an_address_for_others(run, tmp_path):
+    component = run.component("relay", "everywhere")
+    component.task(RelayNode(tmp_path, host="0.0.0.0", origin=True).serve)
+    with pytest.raises(BusError, match="must be told the URL"):
+        await component.serve()
