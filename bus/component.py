@@ -18,7 +18,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
@@ -31,6 +30,7 @@ from bus.errors import BusError, NoStream
 from bus.heartbeat import Pulse
 from bus.identity import Identity, key_file
 from bus.subscribe import Handler, Subscription, handle
+from bus.tasks import cancel
 from schemas import Event, RunEnded
 from schemas.config import Config, parse
 
@@ -219,7 +219,7 @@ class Component:
                     return
                 working -= done
         finally:
-            await _cancel(*tasks, *handlers, ended)
+            await cancel(*tasks, *handlers, ended)
 
     async def _until_run_ended(self) -> None:
         async for record in self.bus.records(RunEnded):
@@ -228,7 +228,7 @@ class Component:
                 return
 
     async def _finish(self, beating: asyncio.Task[None]) -> None:
-        await _cancel(beating)
+        await cancel(beating)
         self.doing("stopping")
         for stop in self._stop_hooks:
             try:
@@ -242,21 +242,6 @@ class Component:
         with contextlib.suppress(BusError):
             await self._pulse.once(self.bus)
         log.info("stopped", kind=self.kind, name=self.name)
-
-
-async def _cancel(*work: asyncio.Future[Any]) -> None:
-    """Cancel and wait; again, because nats-py swallows a cancellation that meets it while it flushes."""
-    pending = {each for each in work if not each.done()}
-    deadline = time.monotonic() + STOP_SECONDS
-    while pending and time.monotonic() < deadline:
-        for each in pending:
-            each.cancel()
-        _, pending = await asyncio.wait(pending, timeout=1.0)
-    if pending:
-        log.warning("tasks that do not end are left behind", tasks=[str(each) for each in pending])
-    for each in set(work) - pending:
-        if not each.cancelled() and (error := each.exception()) is not None:
-            log.debug("ended with an error while stopping", error=repr(error))
 
 
 @contextmanager

@@ -26,6 +26,10 @@ class Prompts:
         self.stop_ids: tuple[int, ...] = (int(tokenizer.eos_token_id),)
         self.ids = lru_cache(maxsize=4096)(self._ids)
 
+    def __len__(self) -> int:
+        """How many tasks there are."""
+        return len(self._tasks)
+
     def _ids(self, index: int) -> np.ndarray:
         """Token ids of task `index`, uint32, shape [P]."""
         prompt = self._environment.prompt(self._tasks[index])

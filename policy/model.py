@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import torch
@@ -27,6 +28,10 @@ TOKENIZER_FILES = (
     "tokenizer.model", "vocab.json", "vocab.txt", "merges.txt",
 )  # fmt: skip
 """Files that travel with the weights, where the template has them."""
+
+
+_LOADING = threading.Lock()
+"""transformers swaps torch's initialisers while it loads: two threads at once get half a model."""
 
 
 class UnsupportedModel(ValueError):
@@ -56,9 +61,10 @@ def load(directory: str | Path, dtype: str | torch.dtype = "auto") -> PreTrained
     Raises OSError when files are missing, UnsupportedModel when its logits cannot be replayed.
     """
     transformers.logging.disable_progress_bar()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        str(directory), dtype=dtype, attn_implementation="sdpa", use_safetensors=True
-    )
+    with _LOADING:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            str(directory), dtype=dtype, attn_implementation="sdpa", use_safetensors=True
+        )
     model.eval()
     _require_plain_head(model)
     return model

@@ -15,10 +15,10 @@ from pathlib import Path
 import structlog
 
 from bus import Bus, BusError, Component
+from bus.tasks import together
 from relay.chunks import ChunkStore
 from relay.errors import RelayError
 from relay.listener import listen
-from relay.parallel import together
 from relay.prefetch import Prefetch
 from relay.server import LONG_POLL_SECONDS, RelayServer
 from relay.sources import Fixed, relay_url

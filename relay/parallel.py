@@ -1,23 +1,14 @@
-"""Shapes of concurrency: side by side, many items a few at a time, one piece of work for many askers."""
+"""Shapes of concurrency: many items a few at a time, one piece of work for many askers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from bus.tasks import together
 
 Item = TypeVar("Item")
-
-
-async def together(*work: Coroutine[Any, Any, None]) -> None:
-    """Run all side by side; the first error stops the others and is raised as it is."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def for_each(items: Iterable[Item], at_once: int, work: Callable[[Item], Awaitable[None]]) -> None:

@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 from bus import Bus
+from bus.tasks import together
 from relay.client import Client
-from relay.parallel import together
+from relay.errors import WeightsUnavailable
 from relay.sources import Relays
 from schemas import PolicyPublished
 
@@ -46,13 +47,17 @@ class Policies:
             await self._announced.wait_for(lambda: max(self.published, default=-1) > version)
             return self.published[max(self.published)]
 
-    async def announced(self, version: int) -> PolicyPublished:
-        """The announcement of exactly this version, once it was read."""
+    async def announced(self, version: int) -> PolicyPublished | None:
+        """The announcement of exactly this version, once it was read; None when it is older than remembered."""
         async with self._announced:
-            await self._announced.wait_for(lambda: version in self.published)
-            return self.published[version]
+            await self._announced.wait_for(lambda: max(self.published, default=-1) >= version)
+            return self.published.get(version)
 
     async def folder(self, version: int) -> Path:
         """The verified files of a version, fetched when they are not here. Raises WeightsUnavailable, DiskFull."""
         event = await self.announced(version)
+        if event is None:
+            raise WeightsUnavailable(
+                f"version {version} is no longer kept; the newest is {max(self.published)}"
+            )
         return await self._client.fetch(event.manifest)

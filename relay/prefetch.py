@@ -6,8 +6,8 @@ import asyncio
 
 import structlog
 
+from bus.tasks import together
 from relay.errors import DiskFull, UnknownChunk, WeightsUnavailable
-from relay.parallel import together
 from relay.server import RelayServer
 from relay.transfer import AT_ONCE
 from schemas import PolicyPublished

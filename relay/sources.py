@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from bus import Bus, Record
-from relay.parallel import together
+from bus.tasks import together
 from schemas import Heartbeat, PolicyPublished
 
 FRESH_SECONDS = 10.0

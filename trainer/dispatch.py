@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,7 @@ class Dispatch:
         self.next_version = 0
         self.batches_left = config.run.steps
         self.paused = False
+        self.finished = False
         self.changed = asyncio.Event()
         self.writing = asyncio.Lock()
         self._bus, self._writer = bus, writer
@@ -86,16 +88,15 @@ class Dispatch:
         self.changed.set()
 
     async def run(self) -> None:
-        """Close what has ended and grant what may be granted, at every change. Ends only by cancellation."""
-        while True:
+        """Close what has ended and grant what may be granted, at every change, until `finish`."""
+        while not self.finished:
             self.changed.clear()
             async with self.writing:
                 await self._close_ended()
                 await self._grant()
-            try:
-                await asyncio.wait_for(self.changed.wait(), TICK)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self.changed.wait()
 
     async def _close_ended(self) -> None:
         for group in list(self.groups.open.values()):
@@ -107,6 +108,12 @@ class Dispatch:
                 await self._close(group, "cancelled", "its policy is too old")
             elif await self._expired(group):
                 await self._close(group, "expired", f"no answer within {group.grant.seconds:g} s")
+
+    async def finish(self, detail: str) -> None:
+        """Grant nothing more, and close what is open."""
+        self.finished = True
+        self.changed.set()
+        await self.close_all(detail)
 
     async def close_all(self, detail: str) -> None:
         """Every grant ends with a reason, those at the end of a run or of a lineage too."""

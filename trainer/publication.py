@@ -34,7 +34,7 @@ class Publication:
     ) -> PolicyPublished:
         """Announce `weights` as `version`, once the origin holds every chunk of them."""
         folder = self._directory / f"{lineage}-{version}"
-        await asyncio.to_thread(policy.save_weights, weights, self._template, folder)
+        await asyncio.to_thread(policy.save, weights, self._template, folder)
         manifest = await upload(
             self._config.relay.origin, folder, version, digest, self._config.relay.chunk_bytes, self._identity
         )

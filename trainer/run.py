@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
-from bus import Bus, Record, Writer
+from bus import Bus, Writer
 from schemas import RunCreated, RunEnded
 from schemas.config import Config, ConfigError
 from trainer.secret import Secret
@@ -20,6 +20,7 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
     Raises ConfigError when the run has ended or was created with another configuration or secret.
     """
     await bus.create_streams(config.bus)
+    await bus.claim()
     created, ended = await _existing(bus)
     if ended is not None:
         raise ConfigError(f"run {config.run.name} has ended ({ended.reason}); choose another run.name")
@@ -50,11 +51,10 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
 async def _existing(bus: Bus) -> tuple[RunCreated | None, RunEnded | None]:
     created: RunCreated | None = None
     ended: RunEnded | None = None
-    record: Record[Any]
     async for record in bus.records(RunCreated, RunEnded, after=0, live=False):
         if isinstance(record.event, RunCreated):
             created = created or record.event
-        else:
+        elif isinstance(record.event, RunEnded):
             ended = record.event
     return created, ended
 

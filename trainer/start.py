@@ -10,6 +10,7 @@ import structlog
 import environments
 import policy
 from bus import Bus, Component, Writer
+from bus.tasks import beside
 from environments import Prompts
 from schemas import Control, Rollouts, Standing, Verdict, WorkRequested, WorkReturned
 from schemas.config import Config
@@ -72,11 +73,7 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
         )
         if not same_lineage:
             await dispatch.close_all("a new lineage began")
-        async with asyncio.TaskGroup() as beside:
-            following = [beside.create_task(_follow(component.bus, trainer, stream)) for stream in FOLLOWED]
-            await trainer.run(secret)
-            for task in following:
-                task.cancel()
+        await beside(trainer.run(secret), *(_follow(component.bus, trainer, stream) for stream in FOLLOWED))
 
     await component.serve()
 

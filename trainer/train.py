@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,9 +55,9 @@ class Trainer:
 
     async def run(self, secret: Secret) -> None:
         """Train the batches that are left, then end the run."""
-        async with asyncio.TaskGroup() as beside:
-            dispatching = beside.create_task(self.dispatch.run())
-            publishing = beside.create_task(self.publish(self.weights))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.dispatch.run())
+            publishing = tasks.create_task(self.publish(self.weights))
             while self.progress.step < self.config.run.steps:
                 started = time.monotonic()
                 chosen = await self.next_batch()
@@ -65,11 +66,10 @@ class Trainer:
                 event = await self.consume(chosen)
                 await self.step(event, chosen, waited=time.monotonic() - started)
                 await publishing  # versions are announced one at a time, in order
-                publishing = beside.create_task(self.publish(self.weights))
+                publishing = tasks.create_task(self.publish(self.weights))
                 await self.save_if_due()
             await publishing
-            async with self.dispatch.writing:
-                dispatching.cancel()
+            await self.dispatch.finish("the run has ended")
         await self.end(secret)
 
     async def next_batch(self) -> list[Group]:
@@ -84,10 +84,9 @@ class Trainer:
                 return chosen
             ready = sum(group.status == "complete" for group in self.groups.open.values())
             self.component.waiting(f"for a batch: {ready} of {self.config.batch.groups} groups complete")
-            try:
-                await asyncio.wait_for(self.arrived.wait(), 1.0)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self.arrived.wait()
         return []
 
     async def consume(self, chosen: list[Group]) -> BatchFormed:
@@ -145,8 +144,7 @@ class Trainer:
         await asyncio.to_thread(checkpoint.save, self.checkpoints, saved, self.config.checkpoint.keep)
 
     async def end(self, secret: Secret) -> None:
-        """Close what is open and tell that the run has ended, with the secret."""
-        await self.dispatch.close_all("the run has ended")
+        """Tell that the run has ended, and reveal the secret."""
         progress = self.progress
         reason: Literal["stopped", "finished"] = "stopped" if self.stopping else "finished"
         await self.writer.publish(

@@ -24,7 +24,7 @@ class Models:
             digest = self._policies.published[version].digest
             if len(self._models) < self._keep:
                 model = await asyncio.to_thread(policy.load, folder, self._dtype)
-                await asyncio.to_thread(policy.require, model, digest)
+                await asyncio.to_thread(policy.check_digest, model, digest)
             else:
                 _, model = self._models.popitem(last=False)
                 await asyncio.to_thread(policy.swap, model, folder, digest)

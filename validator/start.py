@@ -12,6 +12,7 @@ from blake3 import blake3
 import environments
 import policy
 from bus import Component, Record
+from bus.tasks import together
 from environments import Prompts, Scorer
 from relay.policies import Policies
 from schemas import AuditKeyCommitted, Rollouts
@@ -34,24 +35,8 @@ async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, 
 
     @component.task
     async def prepare(component: Component) -> None:
-        config = component.config
-        policies = Policies(component.bus, directory, keep=config.relay.keep)
-        following = asyncio.create_task(policies.follow())
-        component.waiting("for the first policy")
-        template = await policies.folder((await policies.after(-1)).version)
-        environment = environments.load(config.environment.name, config.environment.arguments)
-        audit_key = secrets.token_bytes(32)
-        await component.bus.publish(
-            AuditKeyCommitted(node=component.public_key, commitment=blake3(audit_key).digest())
-        )
-        async with Scorer(config.environment.name, config.environment.arguments) as scorer:
-            models = Models(policies, config.policy.dtype, keep=config.lag.max_lag + 2)
-            prompts = Prompts(environment, policy.tokenizer(template))
-            vocabulary = policy.vocabulary(template)
-            ready.set_result(
-                Validator(config, component.bus, policies, models, scorer, prompts, vocabulary, audit_key)
-            )
-            await following
+        policies = Policies(component.bus, directory, keep=component.config.relay.keep)
+        await together(policies.follow(), _prepare(component, policies, ready))
 
     @component.on(Rollouts, batch=SLICES_AT_ONCE, records=True)
     async def judge(records: list[Record[Rollouts]]) -> None:
@@ -62,3 +47,23 @@ async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, 
         component.waiting("for rollouts")
 
     await component.serve()
+
+
+async def _prepare(component: Component, policies: Policies, ready: asyncio.Future[Validator]) -> None:
+    """Make the validator once there is a policy, and keep its scorer alive."""
+    config = component.config
+    component.waiting("for the first policy")
+    template = await policies.folder((await policies.after(-1)).version)
+    environment = environments.load(config.environment.name, config.environment.arguments)
+    prompts = Prompts(environment, policy.tokenizer(template))
+    audit_key = secrets.token_bytes(32)
+    commitment = AuditKeyCommitted(node=component.public_key, commitment=blake3(audit_key).digest())
+    await component.bus.publish(commitment)
+    async with Scorer(config.environment.name, config.environment.arguments) as scorer:
+        models = Models(policies, config.policy.dtype, keep=config.lag.max_lag + 2)
+        vocabulary = policy.vocabulary(template)
+        ready.set_result(
+            Validator(config, component.bus, policies, models, scorer, prompts, vocabulary, audit_key)
+        )
+        component.waiting("for rollouts")
+        await asyncio.Event().wait()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bus import Bus, Record
+from relay.policies import Policies
 from schemas import PolicyPublished, Proof, Rollouts, TaskClosed, TaskGranted
 
 
@@ -15,7 +16,7 @@ class Submission:
     """One Rollouts message with its grant, its proof and the policy that the grant names.
 
     grant: None when none was given on this subject. closed: the reason when the grant had ended before.
-    proof: None when the stream holds none. policy: None when the granted version was never published.
+    proof: None when the stream holds none. policy: None when the granted version is too old to be remembered.
     vocabulary: token ids of the run's model, from 0.
     """
 
@@ -31,17 +32,15 @@ class Submission:
         return self.record.event
 
 
-async def gather(
-    bus: Bus, record: Record[Rollouts], published: Mapping[int, PolicyPublished], vocabulary: int
-) -> Submission:
+async def gather(bus: Bus, record: Record[Rollouts], policies: Policies, vocabulary: int) -> Submission:
     """Read what belongs to one slice from the streams. Absent is only what the stream's leader does not have."""
     event = record.event
     names = {"worker": event.worker, "task": event.task, "attempt": event.attempt}
+    task: Record[Any] | None
     task, proof = await asyncio.gather(
         bus.last(TaskGranted, TaskClosed, **names), bus.last(Proof, **names, slice=event.slice)
     )
-    closed, grant = "", task
-    if task is not None and isinstance(task.event, TaskClosed):
-        closed, grant = task.event.reason, None
-    version = grant.event.policy_version if grant is not None else -1
-    return Submission(record, grant, closed, proof, published.get(version), vocabulary)
+    if task is None or isinstance(task.event, TaskClosed):
+        return Submission(record, None, task.event.reason if task else "", proof, None, vocabulary)
+    policy = await policies.announced(task.event.policy_version)
+    return Submission(record, task, "", proof, policy, vocabulary)

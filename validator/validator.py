@@ -47,7 +47,7 @@ class Validator:
 
     async def judge(self, records: Sequence[Record[Rollouts]]) -> list[Verdict]:
         """One verdict for each slice, in their order."""
-        gathering = (gather(self.bus, record, self.policies.published, self.vocabulary) for record in records)
+        gathering = (gather(self.bus, record, self.policies, self.vocabulary) for record in records)
         cases = [Case(submission) for submission in await asyncio.gather(*gathering)]
         by_version: dict[int, list[Case]] = {}
         for case in cases:
@@ -109,5 +109,5 @@ def _grant(case: Case) -> TaskGranted:
 
 def _possession(model: Any, case: Case) -> None:
     """The worker's machine holds the policy: its answer is a hash over the weight blocks that the nonce chose."""
-    passed = policy.possession.answer(model, _grant(case).nonce) == case.submission.rollouts.answer
+    passed = policy.answer(model, _grant(case).nonce) == case.submission.rollouts.answer
     case.all([Check(name="possession", passed=passed)], failed="rejected")

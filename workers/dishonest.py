@@ -34,8 +34,10 @@ class Dishonest:
     def load(self, folder: Path, version: int, digest: str) -> None:
         self._true.load(folder, version, digest)
         self._false.load(folder, version, digest)
-        torch.manual_seed(self._seed)
-        self._false.model.init_weights()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed)
+            other = type(self._false.model)(self._false.model.config)
+        self._false.model.load_state_dict(other.state_dict())
 
     def generate(self, groups: Sequence[GroupRequest]) -> list[list[Generated]]:
         return self._false.generate(groups)

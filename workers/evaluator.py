@@ -11,6 +11,7 @@ import structlog
 from blake3 import blake3
 
 from bus import Component
+from bus.tasks import beside
 from environments import Prompts, Scored, Scorer, ScoringFailed
 from relay.errors import RelayError
 from relay.policies import Policies
@@ -20,6 +21,7 @@ from workers.engine import Engine, Generated, GroupRequest
 log = structlog.get_logger()
 
 GROUPS_AT_ONCE = 64
+Events = asyncio.Queue[PolicyPublished | RunEnded]
 
 
 class Evaluator:
@@ -43,36 +45,35 @@ class Evaluator:
 
     async def run(self) -> None:
         """Evaluate every `every`-th policy, and the last one when the run has ended; then return."""
-        events: asyncio.Queue[PolicyPublished | RunEnded] = asyncio.Queue()
-        done: set[int] = set()
-        async with asyncio.TaskGroup() as following:
-            tasks = [
-                following.create_task(self._follow(kind, events)) for kind in (PolicyPublished, RunEnded)
-            ]
-            ended = False
-            while not ended:
-                self.component.waiting("for a policy that is due")
-                event = await events.get()
-                ended = isinstance(event, RunEnded)
-                due = ended or event.version % self.every == 0
-                if due and event.version not in done:
-                    done.add(event.version)
-                    await self.evaluate(event.version)
-            for task in tasks:
-                task.cancel()
+        events: Events = asyncio.Queue()
+        await beside(
+            self._evaluate_due(events), self._follow(PolicyPublished, events), self._follow(RunEnded, events)
+        )
 
-    async def _follow(
-        self, kind: type[PolicyPublished] | type[RunEnded], events: asyncio.Queue[PolicyPublished | RunEnded]
-    ) -> None:
+    async def _follow(self, kind: type[PolicyPublished] | type[RunEnded], events: Events) -> None:
         async for _, event in self.component.bus.read(kind, after=0):
             events.put_nowait(event)
+
+    async def _evaluate_due(self, events: Events) -> None:
+        done: set[int] = set()
+        ended = False
+        while not ended:
+            self.component.waiting("for a policy that is due")
+            event = await events.get()
+            ended = isinstance(event, RunEnded)
+            if (ended or self._due(event.version)) and event.version not in done:
+                done.add(event.version)
+                await self.evaluate(event.version)
+
+    def _due(self, version: int) -> bool:
+        return version == 0 or (self.every > 0 and version % self.every == 0)
 
     async def evaluate(self, version: int) -> None:
         """Measure one policy and tell; a policy that can no longer be fetched is passed over."""
         self.component.doing(f"evaluating version {version}")
-        published = await self.policies.announced(version)
         try:
             folder = await self.policies.folder(version)
+            published = self.policies.published[version]
         except RelayError as error:
             log.warning("evaluation left out", version=version, reason=str(error))
             return

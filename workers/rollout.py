@@ -10,12 +10,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any
 
 import structlog
 
 import policy
-from bus import Component, Record
+from bus import Component
+from bus.tasks import together
 from relay.errors import RelayError
 from relay.policies import Policies
 from schemas import Rollouts, TaskClosed, TaskGranted, WorkRequested, WorkReturned
@@ -45,10 +45,7 @@ class RolloutWorker:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.ask())
-            tasks.create_task(self.receive())
-            tasks.create_task(self.work())
+        await together(self.ask(), self.receive(), self.work())
 
     async def ask(self) -> None:
         """Say how many groups this worker wants to hold, again and again: the request is a level and expires."""
@@ -72,12 +69,11 @@ class RolloutWorker:
         bus, me = self.component.bus, self.component.identity.public_key
         sequence = 0
         left: dict[tuple[str, int], TaskGranted] = {}
-        record: Record[Any]
         async for record in bus.records(TaskGranted, TaskClosed, worker=me, after=0, live=False):
             sequence, event = record.sequence, record.event
-            if isinstance(event, TaskClosed) or record.timestamp + event.seconds < time.time():
+            if isinstance(event, TaskClosed):
                 left.pop((event.task, event.attempt), None)
-            else:
+            elif isinstance(event, TaskGranted) and time.time() < record.timestamp + event.seconds:
                 left[event.task, event.attempt] = event
         for grant in left.values():
             if await bus.last(Rollouts, worker=me, task=grant.task, attempt=grant.attempt, slice=0) is None:
@@ -85,9 +81,9 @@ class RolloutWorker:
         async for record in bus.records(TaskGranted, TaskClosed, worker=me, after=sequence):
             if isinstance(record.event, TaskGranted):
                 self.held.append(record.event)
-            else:
+                self.arrived.set()
+            elif isinstance(record.event, TaskClosed):
                 self.forget(record.event)
-            self.arrived.set()
 
     def forget(self, closed: TaskClosed) -> None:
         """Do not start on what is no longer wanted."""

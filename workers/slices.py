@@ -41,7 +41,7 @@ def slices(answer: Answer) -> Iterator[tuple[Proof, Rollouts]]:
             Rollouts(
                 **names,
                 slices=len(parts),
-                completions=tuple(_completion(grant, index, made) for index, made in part),
+                completions=tuple(completion(grant, index, made) for index, made in part),
                 answer=answer.possession,
                 proof=proof.digest(),
             ),
@@ -61,7 +61,8 @@ def _parts(completions: Sequence[Generated]) -> Iterator[list[tuple[int, Generat
     yield part
 
 
-def _completion(grant: TaskGranted, index: int, made: Generated) -> Completion:
+def completion(grant: TaskGranted, index: int, made: Generated) -> Completion:
+    """What an engine generated, as the `index`-th completion of a grant."""
     span = Span(
         policy_version=grant.policy_version, policy_digest=grant.policy_digest, start=0, stop=len(made.ids)
     )

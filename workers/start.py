@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,7 +10,8 @@ import torch
 import environments
 import policy
 from bus import Component
-from environments import Prompts, Scorer
+from bus.tasks import beside, together
+from environments import Environment, Prompts, Scorer
 from relay.policies import Policies
 from workers.dishonest import Dishonest
 from workers.evaluator import Evaluator
@@ -41,9 +42,7 @@ async def serve(
         engine = TransformersEngine(config.policy.dtype)
         worker = RolloutWorker(component, policies, Dishonest(engine) if dishonest else engine, batch)
         workers.append(worker)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(policies.follow())
-            tasks.create_task(worker.run())
+        await together(policies.follow(), worker.run())
 
     @component.on_stop
     async def give_back(component: Component) -> None:
@@ -67,14 +66,19 @@ async def serve_evaluator(
         environment = environments.load(config.environment.name, config.environment.arguments)
         _, held_out = environments.split(environment, config.environment.held_out, config.run.seed)
         policies = Policies(component.bus, directory, keep=2)
-        following = asyncio.create_task(policies.follow())
-        component.waiting("for the first policy")
-        template = await policies.folder((await policies.after(-1)).version)
-        prompts = Prompts(environment, policy.tokenizer(template))
-        async with Scorer(config.environment.name, config.environment.arguments) as scorer:
-            engine = TransformersEngine(config.policy.dtype)
-            indices = held_out[: config.evaluation.prompts]
-            await Evaluator(component, policies, engine, prompts, scorer, indices).run()
-        following.cancel()
+        indices = held_out[: config.evaluation.prompts]
+        await beside(_evaluate(component, policies, environment, indices), policies.follow())
 
     await component.serve()
+
+
+async def _evaluate(
+    component: Component, policies: Policies, environment: Environment, indices: Sequence[int]
+) -> None:
+    config = component.config
+    component.waiting("for the first policy")
+    template = await policies.folder((await policies.after(-1)).version)
+    prompts = Prompts(environment, policy.tokenizer(template))
+    async with Scorer(config.environment.name, config.environment.arguments) as scorer:
+        engine = TransformersEngine(config.policy.dtype)
+        await Evaluator(component, policies, engine, prompts, scorer, indices).run()

@@ -50,9 +50,9 @@ class TransformersEngine:
             return
         self.version, self.digest = -1, ""
         if self._model is None:
-            model = policy.load(folder, self.dtype).requires_grad_(False).to(self.device)
+            model = policy.load(folder, self.dtype).requires_grad_(False)
             policy.check_digest(model, digest)
-            self._model = model
+            self._model = model.to(self.device)  # type: ignore[arg-type]  # a decorator hides the signature
         else:
             policy.swap(self._model, folder, digest)
         self.version, self.digest = version, digest
