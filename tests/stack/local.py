@@ -51,7 +51,9 @@ def configure(url: str, folder: Path, **sections: dict[str, Any]) -> Config:
         "checkpoint": {"every": 2},
         "trust": {role: [key(role)] for role in ("validator", "evaluator", "operator")},
     }
-    return parse({name: {**values.get(name, {}), **sections.get(name, {})} for name in {**values, **sections}})
+    return parse(
+        {name: {**values.get(name, {}), **sections.get(name, {})} for name in {**values, **sections}}
+    )
 
 
 class Local:
