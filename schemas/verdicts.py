@@ -24,6 +24,7 @@ class Check(Struct):
 class Judgement(Struct):
     """The outcome for one completion.
 
+    checks: what the audit measured, and the check that failed, if one did; cheap checks that held are not listed.
     accepted: audited and sound. unaudited: cheap checks sound, not drawn for audit. void: not usable, nobody
     is blamed. rejected: a wrong claim. crashed: the validator's own fault. reward: computed here, never
     claimed; None unless accepted or unaudited, or when scoring failed (then the outcome is crashed).

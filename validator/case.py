@@ -56,11 +56,12 @@ class Case:
         self.findings = [Finding(completion) for completion in submission.rollouts.completions]
 
     def check(self) -> None:
-        """The cheap checks of every completion, each until the first that fails."""
+        """The cheap checks of every completion, each until the first that fails; only that one is noted."""
         for finding in self.findings:
             for rule in RULES:
-                finding.add([rule.check(self.submission, finding.completion)], rule.failed)
-                if not finding.going:
+                if fault := rule.fault(self.submission, finding.completion):
+                    check = Check(name=rule.name, passed=False, detail=fault)
+                    finding.add([check], rule.failed)
                     break
 
     def going(self) -> list[Finding]:

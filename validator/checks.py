@@ -1,6 +1,6 @@
 """The cheap checks, in the order in which they run; the first that fails decides.
 
-Each is a function (submission, completion) -> Check. They read only what arrived and what the trusted side
+Each is a function (submission, completion) -> what is wrong, or "". They read only what arrived and what the trusted side
 said; none needs the model. What a failure means stands beside the check: `rejected` is a wrong claim,
 `void` a claim that cannot be used and for which nobody is blamed. docs/verification.md has the same table.
 """
@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from policy import toploc
-from schemas import Check, Completion
+from schemas import Completion
 from validator.submission import Submission
 
 
@@ -24,12 +24,8 @@ class Rule:
 
     name: str
     failed: Literal["rejected", "void"]
-    holds: Callable[[Submission, Completion], str]
+    fault: Callable[[Submission, Completion], str]
     """Returns "" when the claim is sound, else what is wrong with it."""
-
-    def check(self, submission: Submission, completion: Completion) -> Check:
-        detail = self.holds(submission, completion)
-        return Check(name=self.name, passed=not detail, detail=detail)
 
 
 def granted(submission: Submission, completion: Completion) -> str:
@@ -48,13 +44,11 @@ def in_time(submission: Submission, completion: Completion) -> str:
 
 
 def in_group(submission: Submission, completion: Completion) -> str:
-    """Its index is a place in the group, and no other completion of the slice has it."""
+    """Its index is a place in the group; the schema sees to it that no other in the slice has it."""
     grant = submission.grant
     assert grant is not None
-    indices = [other.index for other in submission.rollouts.completions]
-    if completion.index >= grant.event.group_size:
-        return f"index {completion.index} in a group of {grant.event.group_size}"
-    return f"index {completion.index} twice" if indices.count(completion.index) > 1 else ""
+    size = grant.event.group_size
+    return f"index {completion.index} in a group of {size}" if completion.index >= size else ""
 
 
 def as_granted(submission: Submission, completion: Completion) -> str:
@@ -116,7 +110,7 @@ def proven(submission: Submission, completion: Completion) -> str:
     proof = submission.proof
     if proof is None:
         return "no proof was sent"
-    if proof.event.digest() != submission.rollouts.proof:
+    if submission.proof_digest != submission.rollouts.proof:
         return "the proof that was sent is not the one that is named"
     if proof.timestamp > submission.record.timestamp:
         return "the proof was sent after the completions"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bus import Bus, Record
@@ -26,6 +27,11 @@ class Submission:
     proof: Record[Proof] | None
     policy: PolicyPublished | None
     vocabulary: int
+
+    @cached_property
+    def proof_digest(self) -> str:
+        """The digest of the proof that was sent, "" without one."""
+        return self.proof.event.digest() if self.proof else ""
 
     @property
     def rollouts(self) -> Rollouts:
