@@ -17,7 +17,7 @@ reference implementation. What is ours is how ends are cut and ties decided:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,8 +91,7 @@ def build(hidden: Sequence[Tensor]) -> list[bytes]:
         same = np.flatnonzero(top.count == k)
         x = (top.indices[:k, same] % modulus[same]).astype(np.uint32)
         wire[same, 1 : k + 1] = interpolate(x, top.bits[:k, same]).T
-    chunks = [len(chunk_rows(len(rows))) for rows in hidden]
-    return [part.tobytes() for part in np.split(wire, np.cumsum(chunks)[:-1])]
+    return [wire[part].tobytes() for part in _parts(hidden)]
 
 
 def parse(proof: bytes, tokens: int) -> NDArray[np.uint32]:
@@ -129,8 +128,16 @@ def verify(hidden: Sequence[Tensor], proofs: Sequence[bytes]) -> list[Errors]:
     errors = np.where(agree, np.abs((claimed & 0x7F).astype(np.int64) - (top.bits & 0x7F)), 0)
     mean = np.where(matches, errors.sum(axis=0) / np.maximum(matches, 1), WORST_MANTISSA_ERROR)
     measured = (top.count, top.count - matches, mean, _median(errors, agree, matches))
-    ends = np.cumsum([len(chunks) for chunks in parsed])[:-1]
-    return [Errors(*parts) for parts in zip(*(np.split(array, ends) for array in measured), strict=True)]
+    return [Errors(*(array[part] for array in measured)) for part in _parts(hidden)]
+
+
+def _parts(hidden: Sequence[Tensor]) -> Iterator[slice]:
+    """Where each completion's chunks lie among those of the batch."""
+    start = 0
+    for rows in hidden:
+        chunks = len(chunk_rows(len(rows)))
+        yield slice(start, start + chunks)
+        start += chunks
 
 
 def _median(
