@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -30,6 +32,8 @@ log = structlog.get_logger()
 REQUEST_SECONDS = 5.0
 WATCHDOG_SECONDS = 10.0
 CLOSE_SECONDS = 3.0
+NO_JETSTREAM_SECONDS = 3.0
+NO_JETSTREAM = "the server runs without JetStream; start it with nats-server -js"
 
 
 class Disconnected(Exception):
@@ -66,6 +70,8 @@ class Connection:
         self._client = Client()
         self._ready = asyncio.Event()
         self._closing = False
+        self._reopening = False
+        self._no_api_since = 0.0
         self._errors: deque[str] = deque(maxlen=16)
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tokens = itertools.count()
@@ -118,8 +124,9 @@ class Connection:
         with contextlib.suppress(*TRANSIENT, nats.errors.Error):
             if self._client.is_connected:
                 await self._client.flush(timeout=1)
-        with contextlib.suppress(*TRANSIENT, nats.errors.Error):
-            await asyncio.wait_for(self._client.close(), CLOSE_SECONDS)
+        closing = asyncio.ensure_future(self._client.close())
+        await asyncio.wait((closing,), timeout=CLOSE_SECONDS)  # its outcome does not matter any more
+        closing.cancel()
         self._ready.set()
         self._interrupt()
 
@@ -134,7 +141,7 @@ class Connection:
         subject: str,
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        timeout: float = REQUEST_SECONDS,
+        timeout: float | None = None,
     ) -> Msg:
         """One reply to one message. Raises one of TRANSIENT when there is none."""
         await self.ready()
@@ -145,12 +152,31 @@ class Connection:
             await self._client.publish(
                 subject, payload, reply=self._prefix + token, headers=dict(headers) if headers else None
             )
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout or REQUEST_SECONDS):
                 reply = await future
         finally:
             del self._replies[token]
         if not reply.data and reply.headers and reply.headers.get("Status") == "503":
             raise nats.errors.NoRespondersError
+        return reply
+
+    async def api(self, subject: str, request: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """One request to JetStream (`$JS.API.<subject>`).
+
+        Raises APIError, one of TRANSIENT, and BusError when nobody has listened there for some seconds.
+        """
+        payload = json.dumps(request).encode() if request else b""
+        try:
+            message = await self.request(f"$JS.API.{subject}", payload)
+        except nats.errors.NoRespondersError:
+            self._no_api_since = self._no_api_since or time.monotonic()
+            if time.monotonic() - self._no_api_since > NO_JETSTREAM_SECONDS:
+                raise BusError(f"{self.address}: {NO_JETSTREAM}") from None
+            raise
+        self._no_api_since = 0.0
+        reply: dict[str, Any] = json.loads(message.data)
+        if "error" in reply:
+            raise nats.js.errors.APIError.from_error(reply["error"])
         return reply
 
     async def send(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
@@ -201,6 +227,7 @@ class Connection:
             log.warning("the server refused something", reason=text)
 
     async def _on_disconnect(self) -> None:
+        self._no_api_since = 0.0
         self._ready.clear()
         self._interrupt()
         if not self._closing:
@@ -216,27 +243,34 @@ class Connection:
             self._spawn(self._reopen())
 
     async def _reopen(self) -> None:
+        self._reopening = True
         for delay in delays(0.2, 5.0):
             self._client = Client()
             try:
                 await self._connect()
+                self._reopening = False
                 return
             except (nats.errors.Error, OSError) as error:
                 self._errors.append(str(error))
                 await asyncio.sleep(delay)
 
     async def _watch(self) -> None:
-        """A flusher that has died leaves the client "connected" for ever: only a ping notices."""
+        """A client whose flusher or reconnection has died says nothing for ever: only looking notices."""
+        down = 0
         while True:
             await asyncio.sleep(WATCHDOG_SECONDS)
-            if self._client.is_connected:
-                try:
+            down = 0 if self._ready.is_set() or self._reopening else down + 1
+            try:
+                if down >= 3:
+                    down = 0
+                    await asyncio.wait((asyncio.ensure_future(self._client.close()),), timeout=CLOSE_SECONDS)
+                elif self._client.is_connected:
                     await self._client.flush(timeout=5)
-                except nats.errors.TimeoutError:
-                    log.warning("the server does not answer; connecting again")
-                    await self._client.force_reconnect()
-                except nats.errors.Error as error:
-                    self._errors.append(str(error))
+            except nats.errors.TimeoutError:
+                log.warning("the server does not answer; connecting again")
+                await self._client.force_reconnect()
+            except nats.errors.Error as error:
+                self._errors.append(str(error))
 
     def _interrupt(self) -> None:
         for future in self._replies.values():

@@ -7,20 +7,18 @@ begins right after the last message that was seen.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-import nats.errors
 import nats.js.errors
 import structlog
-from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from bus.connection import TRANSIENT, Connection
 from bus.envelope import Message
 from bus.errors import BusError, NoStream
-from bus.pull import Lost, Pull
+from bus.pull import Lost, Pull, create_consumer
 from bus.retry import delays
 
 log = structlog.get_logger()
@@ -42,10 +40,10 @@ async def messages(
     waits = enumerate(delays(0.02))
     while live or after < end:
         try:
-            async with _consumer(connection, stream, subjects, after) as info:
-                if not live and not info.num_pending:
+            async with _consumer(connection, stream, subjects, after) as (name, pending):
+                if not live and not pending:
                     return
-                async with Pull(connection, stream, info.name, BATCH) as pull:
+                async with Pull(connection, stream, name, BATCH) as pull:
                     while live or after < end:
                         for message in await pull.take(BATCH):
                             if not live and message.sequence > end:
@@ -67,9 +65,8 @@ async def messages(
 async def last_sequence(connection: Connection, stream: str) -> int:
     """The last sequence in a stream, 0 for an empty one. Raises NoStream when there is no such stream."""
     for delay in delays():
-        await connection.ready()
         try:
-            return (await connection.js.stream_info(stream)).state.last_seq
+            return int((await connection.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
         except nats.js.errors.NotFoundError:
             raise NoStream(f"there is no stream {stream} on this server") from None
         except TRANSIENT:
@@ -80,8 +77,8 @@ async def last_sequence(connection: Connection, stream: str) -> int:
 @asynccontextmanager
 async def _consumer(
     connection: Connection, stream: str, subjects: list[str], after: int
-) -> AsyncIterator[ConsumerInfo]:
-    await connection.ready()
+) -> AsyncIterator[tuple[str, int]]:
+    """A consumer of one reader -> its name and how many messages there are for it by now."""
     config = ConsumerConfig(
         name=f"read-{secrets.token_hex(8)}",
         deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
@@ -92,9 +89,8 @@ async def _consumer(
         mem_storage=True,
         num_replicas=1,
     )
-    info = await connection.js.add_consumer(stream, config)
+    info = await create_consumer(connection, stream, config)
     try:
-        yield info
+        yield info["name"], info["num_pending"]
     finally:
-        with contextlib.suppress(nats.errors.Error, nats.js.errors.Error, *TRANSIENT):
-            await connection.send(f"$JS.API.CONSUMER.DELETE.{stream}.{info.name}")
+        await connection.send(f"$JS.API.CONSUMER.DELETE.{stream}.{info['name']}")

@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from typing import Self
+from typing import Any, Self
 
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.js.api import ConsumerConfig
 
 from bus.connection import TRANSIENT, Connection
 from bus.envelope import Message
@@ -111,6 +112,12 @@ class Pull:
     def _interrupt(self) -> None:
         self._lost = "disconnected"
         self._wake.set()
+
+
+async def create_consumer(connection: Connection, stream: str, config: ConsumerConfig) -> dict[str, Any]:
+    """Make a named consumer, or find it as it is -> the server's description. Raises APIError, TRANSIENT."""
+    request = {"stream_name": stream, "config": config.as_dict()}
+    return await connection.api(f"CONSUMER.CREATE.{stream}.{config.name}", request)
 
 
 def delivered(message: Msg) -> Message:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from datetime import datetime
 
+import nats.errors
+import nats.js.errors
 from nats.aio.msg import Msg
 
 from bus.connection import TRANSIENT, Connection
@@ -39,27 +42,25 @@ async def _get(connection: Connection, stream: str, query: dict[str, object]) ->
             reply = await connection.request(f"$JS.API.DIRECT.GET.{stream}", request)
             if "Nats-Sequence" in (reply.headers or {}):
                 return _message(stream, reply)
-            if await _leader_has_none(connection, stream, request):
+            await connection.api(f"STREAM.MSG.GET.{stream}", query)
+        except nats.js.errors.NotFoundError as error:
+            if error.err_code == NO_MESSAGE:
                 return None
-        except TRANSIENT:
+            raise NoStream(f"there is no stream {stream} on this server") from None
+        except nats.errors.NoRespondersError:  # no stream, or none of its servers is up
             await _stream_must_exist(connection, stream)
+        except TRANSIENT:
+            pass
         await asyncio.sleep(delay)
     raise AssertionError("unreachable")
 
 
-async def _leader_has_none(connection: Connection, stream: str, request: bytes) -> bool:
-    reply = json.loads((await connection.request(f"$JS.API.STREAM.MSG.GET.{stream}", request)).data)
-    return bool(reply.get("error", {}).get("err_code") == NO_MESSAGE)
-
-
 async def _stream_must_exist(connection: Connection, stream: str) -> None:
-    """A direct get of a stream that does not exist has no answer at all: ask, rather than wait for ever."""
-    try:
-        reply = json.loads((await connection.request(f"$JS.API.STREAM.INFO.{stream}")).data)
-    except TRANSIENT:
-        return
-    if reply.get("error", {}).get("code") == 404:
-        raise NoStream(f"there is no stream {stream} on this server")
+    with contextlib.suppress(*TRANSIENT):
+        try:
+            await connection.api(f"STREAM.INFO.{stream}")
+        except nats.js.errors.NotFoundError:
+            raise NoStream(f"there is no stream {stream} on this server") from None
 
 
 def _message(stream: str, reply: Msg) -> Message:

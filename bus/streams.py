@@ -7,15 +7,13 @@ ones. NODES alone forgets: a heartbeat is worth nothing once the next is there.
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 from typing import get_args
 
-import nats.errors
 import nats.js.errors
-from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
-from bus.connection import TRANSIENT, Connection
+from bus.connection import NO_JETSTREAM, TRANSIENT, Connection
 from bus.errors import BusError
 from bus.retry import delays
 from bus.wire import MAX_MESSAGE
@@ -34,8 +32,7 @@ WRITER_STREAMS: tuple[str, ...] = tuple(
 )
 """Streams with one writer, the trainer."""
 
-NO_JETSTREAM_HELP = "the server runs without JetStream; start it with nats-server -js"
-NAME_IN_USE, NO_STORAGE, NO_JETSTREAM = 10058, (10047, 10023), (10039, 10076)
+NAME_IN_USE, NO_STORAGE, NOT_ENABLED = 10058, (10047, 10023), (10039, 10076)
 
 
 def _subjects() -> dict[str, tuple[str, ...]]:
@@ -89,45 +86,40 @@ async def runs(connection: Connection) -> list[str]:
     """The runs that the server holds, by name; none while it does not answer. Raises BusError without JetStream."""
     suffix = "_" + RunCreated.stream
     names: list[str] = []
-    while True:
-        query = {"subject": f"*.{RunCreated.pattern()}", "offset": len(names)}
-        reply = json.loads(
-            (await connection.request("$JS.API.STREAM.NAMES", json.dumps(query).encode())).data
-        )
-        page = reply.get("streams") or []
-        names += page
-        if not page or len(names) >= reply["total"]:
-            return sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    with contextlib.suppress(*TRANSIENT):
+        while True:
+            query = {"subject": f"*.{RunCreated.pattern()}", "offset": len(names)}
+            page = (await connection.api("STREAM.NAMES", query)).get("streams")
+            if not page:
+                break
+            names += page
+    return sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix))
 
 
 async def _create(connection: Connection, config: StreamConfig) -> None:
     for delay in delays():
         try:
-            await _create_or_update(connection.js, config)
+            await _create_or_update(connection, config)
             return
-        except nats.js.errors.APIError as error:
-            if error.err_code in NO_STORAGE:
+        except (nats.js.errors.APIError, *TRANSIENT) as error:
+            code = getattr(error, "err_code", None)
+            if code in NO_STORAGE:
                 raise BusError(
                     f"the server has no room to reserve {config.max_bytes} bytes for {config.name}; "
                     "lower bus.max_bytes or raise max_file_store of nats-server"
                 ) from None
-            if error.err_code in NO_JETSTREAM:
-                raise BusError(NO_JETSTREAM_HELP) from None
-            if not isinstance(error, TRANSIENT):
-                raise BusError(f"the server refuses stream {config.name}: {error.description}") from None
-        except TRANSIENT as error:
-            if delay > 1:  # some five attempts
-                raise BusError(
-                    f"the server did not create stream {config.name} "
-                    f"({connection.reason('iolation') or error or 'no answer: is JetStream on?'})"
-                ) from None
+            if code in NOT_ENABLED:
+                raise BusError(f"{connection.address}: {NO_JETSTREAM}") from None
+            denied = connection.reason(f"stream.create.{config.name}")
+            if denied or delay > 1 or not isinstance(error, TRANSIENT):  # some five attempts
+                raise BusError(f"the server did not create stream {config.name}: {denied or error}") from None
         await asyncio.sleep(delay)
 
 
-async def _create_or_update(js: JetStreamContext, config: StreamConfig) -> None:
+async def _create_or_update(connection: Connection, config: StreamConfig) -> None:
     try:
-        await js.add_stream(config)
+        await connection.api(f"STREAM.CREATE.{config.name}", config.as_dict())
     except nats.js.errors.BadRequestError as error:
         if error.err_code != NAME_IN_USE:
             raise
-        await js.update_stream(config)
+        await connection.api(f"STREAM.UPDATE.{config.name}", config.as_dict())

@@ -23,7 +23,7 @@ from bus.client import Bus
 from bus.connection import TRANSIENT
 from bus.envelope import Message, Record, kind_of, unseal
 from bus.errors import BusError, WireError
-from bus.pull import Lost, Pull
+from bus.pull import Lost, Pull, create_consumer
 from bus.retry import delays
 from bus.streams import name_of
 from schemas import Event
@@ -84,14 +84,14 @@ class _Worker:
                 ) from None
 
     async def _ensure_consumer(self) -> None:
-        await self._bus.connection.ready()
         config = ConsumerConfig(
+            name=self._subscription.durable,
             durable_name=self._subscription.durable,
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self._subscription.ack_wait,
-            filter_subject=f"{self._bus.run}.{self._subscription.kind.pattern()}",
+            filter_subjects=[f"{self._bus.run}.{self._subscription.kind.pattern()}"],
         )
-        await self._bus.connection.js.add_consumer(self._stream, config)
+        await create_consumer(self._bus.connection, self._stream, config)
 
     async def _handle(self, messages: list[Message], pull: Pull) -> None:
         self._held.update((message.reply, message) for message in messages)

@@ -9,8 +9,9 @@ In a conftest.py: `from bus.testing import nats_server, run`. Then
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from bus.client import Bus
 from bus.component import Component
 from bus.identity import Identity, key_file
 from bus.server import Server
+from bus.streams import SUBJECTS, name_of
 from schemas import RunCreated
 from schemas.config import Config, parse
 
@@ -54,7 +56,7 @@ class Run:
         values: dict[str, dict[str, Any]] = {
             "policy": {"model": "none"},
             "run": {"name": self.name},
-            "bus": {"url": self.url, "max_bytes": 64 << 20},
+            "bus": {"url": self.url, "max_bytes": 16 << 20},
         }
         return parse({**values, **{key: {**values.get(key, {}), **table} for key, table in tables.items()}})
 
@@ -72,6 +74,13 @@ class Run:
             await bus.publish(created)
         return created
 
+    async def delete(self) -> None:
+        """Give the server back what it reserved for the streams."""
+        async with self.connect("trainer") as bus:
+            await asyncio.gather(
+                *(bus.connection.api(f"STREAM.DELETE.{name_of(self.name, each)}") for each in SUBJECTS)
+            )
+
 
 async def new_run(url: str, keys: Path, name: str = "") -> Run:
     """A run that has begun, under a name of its own."""
@@ -88,6 +97,8 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-async def run(nats_server: Server, tmp_path: Path) -> Run:
+async def run(nats_server: Server, tmp_path: Path) -> AsyncIterator[Run]:
     """A run with streams, RunCreated and trusted keys."""
-    return await new_run(nats_server.url, tmp_path / "keys")
+    run = await new_run(nats_server.url, tmp_path / "keys")
+    yield run
+    await run.delete()

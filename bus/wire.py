@@ -93,7 +93,7 @@ def decode(kind: type[E], payload: bytes, minor: int = 0) -> E:
     _check(values, MAX_DEPTH)
     newer = minor > kind.schema_version[1]
     try:
-        return kind.model_validate(values, strict=True, extra="ignore" if newer else "forbid")
+        return kind.from_wire(values, newer)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])[:80]
