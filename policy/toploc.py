@@ -127,8 +127,8 @@ def verify(hidden: Sequence[Tensor], proofs: Sequence[bytes]) -> list[Errors]:
     matches = agree.sum(axis=0)
     errors = np.where(agree, np.abs((claimed & 0x7F).astype(np.int64) - (top.bits & 0x7F)), 0)
     mean = np.where(matches, errors.sum(axis=0) / np.maximum(matches, 1), WORST_MANTISSA_ERROR)
-    measured = (top.count, top.count - matches, mean, _median(errors, agree, matches))
-    return [Errors(*(array[part] for array in measured)) for part in _parts(hidden)]
+    mismatches, median = top.count - matches, _median(errors, agree, matches)
+    return [Errors(top.count[part], mismatches[part], mean[part], median[part]) for part in _parts(hidden)]
 
 
 def _parts(hidden: Sequence[Tensor]) -> Iterator[slice]:
