@@ -72,6 +72,7 @@ class Connection:
         self._closing = False
         self._reopening = False
         self._no_api_since = 0.0
+        self._connected_before = self._said = False
         self._errors: deque[str] = deque(maxlen=16)
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tokens = itertools.count()
@@ -211,6 +212,7 @@ class Connection:
         self._prefix = self._client.new_inbox() + "."
         await self._client.subscribe(self._prefix + "*", cb=self._on_reply)
         await self._client.flush()
+        self._connected_before = True
         self._ready.set()
 
     async def _on_reply(self, message: Msg) -> None:
@@ -221,6 +223,9 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         text = str(error) or type(error).__name__
         self._errors.append(text)
+        if not (self._connected_before or self._said):
+            self._said = True
+            log.info("waiting for the server", url=self.address, reason=text)
         if "uthorization" in text and not self._ready.is_set() and not self._refused.done():
             self._refused.set_result(None)
         if "violation" in text.lower():

@@ -193,7 +193,8 @@ async def test_the_component_may_come_before_the_server_and_the_run(tmp_path: Pa
                 await anext(bus.records(WorkReturned))
             await end(run)
             await serve
-    assert len([entry for entry in logs if entry["event"] == "waiting for the run"]) == 1
+    said = [entry["event"] for entry in logs]
+    assert said[:4] == ["starting", "waiting for the server", "waiting for the run", "joined"]
 
 
 async def test_the_component_may_come_after_everything_else(run: Run) -> None:
