@@ -81,6 +81,9 @@ class Batch(Section):
 class Loss(Section):
     name: Literal["intellect2"] = "intellect2"
     """Two-sided clipping, docs/losses.md."""
+    ratio_to: Literal["behaviour", "proximal"] = "behaviour"
+    """Denominator of the importance ratio. behaviour: the policy that generated, by the log-probs that the worker
+    claimed and an audit confirmed (proximal where there was no audit). proximal: the policy before the step."""
     delta: Positive = 4.0
     """Upper bound of the importance ratio where the advantage is negative."""
     epsilon: Positive = 0.2

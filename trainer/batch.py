@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from schemas import BatchFormed, TaskGranted
-from schemas.rollouts import Completion
+from schemas import BatchFormed
 from trainer.admission import feasible
 from trainer.advantages import group_advantages
 from trainer.groups import Group, Groups
@@ -44,11 +43,12 @@ def form(chosen: list[Group], groups: Groups, lineage: int, step: int, version: 
     )
 
 
-def samples(answered: Iterable[tuple[TaskGranted, list[Completion]]], advantages: np.ndarray) -> list[Sample]:
+def samples(groups: Iterable[Group], advantages: np.ndarray) -> list[Sample]:
     """What the learner trains on, in the batch's order. advantages: shape [N], one per completion."""
     found: list[Sample] = []
-    for grant, completions in answered:
-        for completion in completions:
-            found.append(Sample.of(grant.prompt, completion, float(advantages[len(found)])))
+    for group in groups:
+        for completion, judgement in zip(group.completions(), group.judgements(), strict=True):
+            audited = judgement.outcome == "accepted"
+            found.append(Sample.of(group.grant.prompt, completion, float(advantages[len(found)]), audited))
     assert len(found) == len(advantages), f"{len(found)} completions, {len(advantages)} advantages"
     return found

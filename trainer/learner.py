@@ -148,15 +148,14 @@ class Learner:
         entropies_N = entropy(logits_NV if config.entropy else logits_NV.detach(), temperature)
         if old_logprobs_N is None:
             old_logprobs_N = logprobs_N.detach()
+        mismatch = engine_mismatch(batch.engine_logprobs_N, old_logprobs_N, tokens)
+        if config.ratio_to == "behaviour":
+            old_logprobs_N = torch.where(batch.audited_N, batch.engine_logprobs_N, old_logprobs_N)
         loss, metrics = intellect2(
             logprobs_N, old_logprobs_N, batch.advantages_N, entropies_N, tokens, config
         )
         torch.autograd.backward(loss)
-        return {
-            "loss": loss.detach(),
-            **metrics,
-            **engine_mismatch(batch.engine_logprobs_N, old_logprobs_N, tokens),
-        }
+        return {"loss": loss.detach(), **metrics, **mismatch}
 
     @torch.no_grad()
     def _logprobs(self, batch: MicroBatch) -> Tensor:

@@ -29,7 +29,7 @@ def intellect2(
 
     Args:
         logprobs_N: log-probs of the trained tokens under the current policy; carries the gradient.
-        old_logprobs_N: the same under the policy before the step, without gradient.
+        old_logprobs_N: the same under the policy that ratio and KL refer to, without gradient.
         advantages_N: the advantage of each token's completion.
         entropies_N: entropy, in nats, of each token's sampling distribution.
         tokens: trained tokens of the whole optimizer step, so that the losses of its micro-batches add up

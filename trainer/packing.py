@@ -29,6 +29,7 @@ class Sample:
 
     prompt: token ids, shape [P], P >= 1. completion: token ids after it, shape [C]. trained: which of those
     the model wrote, bool, shape [C]. engine_logprobs: the worker's claim for the trained ones, shape [N].
+    audited: an audit has confirmed the claim.
     """
 
     prompt: NDArray[Any]
@@ -36,6 +37,7 @@ class Sample:
     trained: NDArray[np.bool_]
     engine_logprobs: NDArray[Any]
     advantage: float
+    audited: bool = True
 
     def __post_init__(self) -> None:
         if not len(self.prompt):
@@ -47,10 +49,10 @@ class Sample:
             )
 
     @classmethod
-    def of(cls, prompt: NDArray[Any], completion: Completion, advantage: float) -> Self:
+    def of(cls, prompt: NDArray[Any], completion: Completion, advantage: float, audited: bool) -> Self:
         """The mask comes from the segments: only the model's own tokens are trained on."""
         trained = [np.full(len(segment.ids), segment.source == "model") for segment in completion.segments]
-        return cls(prompt, completion.ids, np.concatenate(trained), completion.logprobs, advantage)
+        return cls(prompt, completion.ids, np.concatenate(trained), completion.logprobs, advantage, audited)
 
     @property
     def inputs(self) -> NDArray[Any]:
@@ -63,7 +65,8 @@ class MicroBatch:
     """One forward pass.
 
     inputs_BT: token ids, int64. rows_N: which hidden states, of the B*T flattened ones, produced the trained
-    tokens. targets_N: those tokens. advantages_N, engine_logprobs_N: float32.
+    tokens. targets_N: those tokens. advantages_N, engine_logprobs_N: float32. audited_N: bool, whether the
+    engine's log-prob was confirmed.
     """
 
     inputs_BT: Tensor
@@ -71,6 +74,7 @@ class MicroBatch:
     targets_N: Tensor
     advantages_N: Tensor
     engine_logprobs_N: Tensor
+    audited_N: Tensor
 
 
 def pack(samples: Sequence[Sample], tokens: int) -> list[MicroBatch]:
@@ -100,6 +104,7 @@ def _collate(samples: list[Sample]) -> MicroBatch:
         rows.append(row * width + len(sample.prompt) - 1 + np.flatnonzero(sample.trained))
     trained = [len(sample.engine_logprobs) for sample in samples]
     advantages = np.repeat(np.array([sample.advantage for sample in samples], np.float32), trained)
+    audited = np.repeat(np.array([sample.audited for sample in samples]), trained)
     return MicroBatch(
         inputs_BT=torch.from_numpy(inputs_BT),
         rows_N=torch.from_numpy(np.concatenate(rows).astype(np.int64)),
@@ -110,4 +115,5 @@ def _collate(samples: list[Sample]) -> MicroBatch:
         engine_logprobs_N=torch.from_numpy(
             np.concatenate([s.engine_logprobs for s in samples]).astype(np.float32)
         ),
+        audited_N=torch.from_numpy(audited),
     )

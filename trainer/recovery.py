@@ -26,7 +26,6 @@ from schemas import (
     TaskGranted,
     Verdict,
 )
-from schemas.rollouts import Completion
 from trainer.batch import samples
 from trainer.groups import Group, Groups
 from trainer.learner import Learner
@@ -77,19 +76,24 @@ async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
     return groups
 
 
-async def answers(bus: Bus, batch: BatchFormed) -> list[tuple[TaskGranted, list[Completion]]]:
-    """The grants and completions of a batch, read back from the streams, in the batch's order."""
+async def groups_of(bus: Bus, batch: BatchFormed) -> list[Group]:
+    """The groups of a batch, read back from the streams, in the batch's order."""
     found = []
     for reference in batch.groups:
-        grant = await bus.last(
-            TaskGranted, worker=reference.worker, task=reference.task, attempt=reference.attempt
-        )
-        assert grant is not None, f"the grant of task {reference.task} is gone from TASKS"
+        names = {"worker": reference.worker, "task": reference.task, "attempt": reference.attempt}
+        grant = await bus.last(TaskGranted, **names)
+        if grant is None:
+            raise BusError(
+                f"the grant of task {reference.task} is gone from TASKS; the run cannot go on from here"
+            )
         group = Group(grant.event)
         for sequence in reference.rollouts.tolist():
-            event = (await _stored(bus, Rollouts, sequence)).event
-            group.rollouts[event.slice] = (sequence, event)
-        found.append((grant.event, group.completions()))
+            answer = (await _stored(bus, Rollouts, sequence)).event
+            group.rollouts[answer.slice] = (sequence, answer)
+        for sequence in reference.verdicts.tolist():
+            verdict = (await _stored(bus, Verdict, sequence)).event
+            group.verdicts[verdict.slice] = (sequence, verdict)
+        found.append(group)
     return found
 
 
@@ -109,7 +113,7 @@ async def train_again(bus: Bus, writer: Writer, learner: Learner, progress: Prog
     same = True
     for step in sorted(step for step in batches if step >= progress.step):
         batch = batches[step]
-        result = learner.step(samples(await answers(bus, batch), batch.advantages))
+        result = learner.step(samples(await groups_of(bus, batch), batch.advantages))
         digest, before = policy.digest(learner.publishable()), progress.digest
         log.info("step trained again", step=step, digest=digest[:12])
         progress.step, progress.version, progress.digest = step + 1, batch.from_version + 1, digest

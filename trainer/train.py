@@ -110,7 +110,7 @@ class Trainer:
             assert version - group.version <= self.config.lag.max_lag, f"task {group.grant.task} is too old"
         self.component.doing(f"training step {event.step}")
         started = time.monotonic()
-        samples = batch.samples([(group.grant, group.completions()) for group in chosen], event.advantages)
+        samples = batch.samples(chosen, event.advantages)
         result = await asyncio.to_thread(self.learner.step, samples)
         self.weights = self.learner.publishable()
         digest = await asyncio.to_thread(policy.digest, self.weights)

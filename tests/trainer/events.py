@@ -38,7 +38,9 @@ def completion(index: int, version: int = 0, ids: tuple[int, ...] = (5, 1)) -> C
     )
 
 
-def rollouts(grant: TaskGranted, indices: tuple[int, ...] | None = None, slice: int = 0, slices: int = 1) -> Rollouts:
+def rollouts(
+    grant: TaskGranted, indices: tuple[int, ...] | None = None, slice: int = 0, slices: int = 1
+) -> Rollouts:
     indices = tuple(range(grant.group_size)) if indices is None else indices
     return Rollouts(
         worker=grant.worker, task=grant.task, attempt=grant.attempt, slice=slice, slices=slices,
@@ -48,7 +50,10 @@ def rollouts(grant: TaskGranted, indices: tuple[int, ...] | None = None, slice: 
 
 
 def verdict(
-    answer: Rollouts, rewards: tuple[float, ...] = (0.0, 1.0), outcome: Outcome = "accepted", sequence: int = 1
+    answer: Rollouts,
+    rewards: tuple[float, ...] = (0.0, 1.0),
+    outcome: Outcome = "accepted",
+    sequence: int = 1,
 ) -> Verdict:
     return Verdict(
         worker=answer.worker, task=answer.task, attempt=answer.attempt, slice=answer.slice,

@@ -9,7 +9,9 @@ from trainer import batch
 from trainer.groups import Groups
 
 
-def run(complete: list[tuple[int, int]], open_: list[tuple[int, int]] = (), flat: list[tuple[int, int]] = ()) -> Groups:  # type: ignore[assignment]
+def run(
+    complete: list[tuple[int, int]], open_: list[tuple[int, int]] = (), flat: list[tuple[int, int]] = ()
+) -> Groups:  # type: ignore[assignment]
     """Groups as (task, version)."""
     groups = Groups()
     for sequence, (task, version) in enumerate([*complete, *open_, *flat], start=1):
@@ -70,8 +72,7 @@ def test_the_event_names_what_was_consumed_and_what_was_filtered() -> None:
 
 
 def test_samples_stand_in_the_order_of_the_advantages() -> None:
-    granted = [grant(0), grant(1)]
-    answered = [(one, list(rollouts(one).completions)) for one in granted]
-    found = batch.samples(answered, np.array([1.0, 2.0, 3.0, 4.0]))
+    groups = run([(0, 0), (1, 0)])
+    found = batch.samples(groups.open.values(), np.array([1.0, 2.0, 3.0, 4.0]))
     assert [sample.advantage for sample in found] == [1.0, 2.0, 3.0, 4.0]
-    assert all(sample.trained.all() for sample in found)
+    assert all(sample.trained.all() and sample.audited for sample in found)

@@ -71,7 +71,10 @@ def test_slices_that_do_not_make_up_the_group_are_rejected() -> None:
     for at, answer in enumerate((rollouts(granted, (0, 1), 0, 2), rollouts(granted, (1,), 1, 2)), start=1):
         groups.apply(record(answer, at))
         groups.apply(record(verdict(answer), at))
-    assert groups.open["0", 0].failure == ("rejected", "the slices do not hold every completion of the group once")
+    assert groups.open["0", 0].failure == (
+        "rejected",
+        "the slices do not hold every completion of the group once",
+    )
 
 
 def test_a_group_without_signal_takes_no_place() -> None:
@@ -111,7 +114,9 @@ def test_a_closed_task_is_to_be_granted_again_until_it_is_dead() -> None:
 def test_a_returned_grant_fails_with_the_workers_reason() -> None:
     groups, granted = Groups(), grant(0)
     groups.apply(record(granted, 1))
-    groups.apply(record(WorkReturned(worker=granted.worker, task="0", attempt=0, reason="the worker stops"), 1))
+    groups.apply(
+        record(WorkReturned(worker=granted.worker, task="0", attempt=0, reason="the worker stops"), 1)
+    )
     assert groups.open["0", 0].failure == ("returned", "the worker stops")
 
 

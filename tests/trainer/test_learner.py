@@ -163,10 +163,21 @@ def test_engine_mismatch_is_zero_for_the_trainers_own_log_probs_and_measures_wha
     assert metrics["engine_kl"] == pytest.approx(math.exp(-0.5) + 0.5 - 1, rel=1e-3)
 
 
-def test_a_forged_claim_leaves_the_metrics_finite_and_the_update_alone():
-    samples = tiny.samples()
+def test_the_ratio_to_the_behaviour_policy_says_how_far_the_policy_has_moved():
+    trained, samples = learner(loss={"ratio_to": "behaviour"}), tiny.samples()
+    logprobs = [trained._logprobs(*pack([sample], 100)).numpy() for sample in samples]
+    older = [
+        replace(sample, engine_logprobs=own + 0.1) for sample, own in zip(samples, logprobs, strict=True)
+    ]
+    metrics = trained.step(older).metrics
+    assert metrics["ratio_mean"] == pytest.approx(math.exp(-0.1), rel=1e-4)
+
+
+@pytest.mark.parametrize("ratio_to", ["behaviour", "proximal"])
+def test_a_claim_that_no_audit_confirmed_leaves_the_metrics_finite_and_the_update_alone(ratio_to):
+    samples = [replace(sample, audited=False) for sample in tiny.samples()]
     forged = [replace(s, engine_logprobs=np.full(s.trained.sum(), -3e38, np.float32)) for s in samples]
-    honest, cheated = learner(), learner()
+    honest, cheated = learner(loss={"ratio_to": ratio_to}), learner(loss={"ratio_to": ratio_to})
     honest.step(samples)
     metrics = cheated.step(forged).metrics
     assert all(math.isfinite(value) for value in metrics.values())
