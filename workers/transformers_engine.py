@@ -7,8 +7,10 @@ leave the batch in bulk, when enough of them have. The proofs are built at the e
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +41,9 @@ class TransformersEngine:
 
     @property
     def model(self) -> PreTrainedModel:
-        """The live model; raises RuntimeError before the first `load`."""
-        if self._model is None:
-            raise RuntimeError("the engine holds no policy yet; load one first")
+        """The model of the loaded policy; raises RuntimeError while there is none."""
+        if self._model is None or not self.digest:
+            raise RuntimeError("the engine holds no policy; load one first")
         return self._model
 
     def load(self, folder: Path, version: int, digest: str) -> None:
@@ -95,7 +97,13 @@ class TransformersEngine:
     def _forward(self, ids: Tensor, mask: Tensor, cache: DynamicCache) -> Tensor:
         """Feed ids [B, N], of which mask [B, L] covers all that came before as well; the last row's hidden [B, H]."""
         positions = (mask.cumsum(1) - 1).clamp_(min=0)[:, -ids.shape[1] :]
-        output = self.model.base_model(
-            ids, attention_mask=mask, position_ids=positions, use_cache=True, cache=cache
-        )
+        base = self.model.base_model
+        named = {_cache_argument(type(base).forward): cache}
+        output = base(ids, attention_mask=mask, position_ids=positions, use_cache=True, **named)
         return output.last_hidden_state[:, -1]
+
+
+@functools.cache
+def _cache_argument(forward: Callable[..., object]) -> str:
+    """What transformers calls the key-value cache: `past_key_values` before 5.24. A wrong name is silently ignored."""
+    return "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"

@@ -141,6 +141,8 @@ def test_weights_that_are_not_the_announced_ones_leave_no_policy(tmp_path: Path)
         with pytest.raises(policy.DigestMismatch):
             engine.load(folder, 4, policy.digest(new))
         assert (engine.version, engine.digest) == (-1, "")
+        with pytest.raises(RuntimeError, match="holds no policy"):
+            engine.generate(groups())
     engine.load(tmp_path / "old", 3, policy.digest(tiny.model()))
     assert engine.version == 3
 
@@ -150,7 +152,7 @@ def test_a_first_policy_that_is_not_the_announced_one_is_not_held(tmp_path: Path
     with pytest.raises(policy.DigestMismatch):
         engine.load(tiny.folder(tiny.model(), tmp_path), 0, "0" * 64)
     assert (engine.version, engine.digest) == (-1, "")
-    with pytest.raises(RuntimeError, match="no policy yet"):
+    with pytest.raises(RuntimeError, match="holds no policy"):
         engine.generate(groups())
 
 
