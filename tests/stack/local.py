@@ -18,7 +18,7 @@ from cli import summary
 from cli.local import free_port
 from cli.view import RunView
 from relay.node import RelayNode
-from schemas.config import Config, parse
+from schemas.config import Config, EnvironmentSection, parse
 from trainer.tiny import Tiny, initialise, tokenizer
 
 ENVIRONMENT = {"letters": "abc", "min_length": 2, "max_length": 3, "count": 16}
@@ -26,7 +26,8 @@ ENVIRONMENT = {"letters": "abc", "min_length": 2, "max_length": 3, "count": 16}
 
 def random_model(folder: Path, seed: int = 0) -> Path:
     """The demo's model, smaller and without any warm-up."""
-    model = initialise(Tiny(layers=1, hidden=32, seed=seed))
+    settings = Tiny(environment=EnvironmentSection(arguments=ENVIRONMENT), layers=1, hidden=32, seed=seed)
+    model = initialise(settings)
     model.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bus.server import Server
+from tests.stack import invariants
 from tests.stack.local import configure, finished, local, read
 
 
@@ -20,6 +21,7 @@ async def test_a_run_from_the_first_grant_to_its_end(nats_server: Server, tmp_pa
         await finished(running, "trainer")
         await finished(running, "evaluator")
         cheat = running.key("worker", "cheat")
+    await invariants.check(config)
     view = await read(config)
     assert view.ended is not None
     assert view.ended.reason == "finished"
