@@ -69,7 +69,7 @@ class Bus:
     @property
     def identity(self) -> Identity:
         if self._identity is None:
-            self._identity = Identity.load_or_create(key_file("operator", self._name))
+            self._identity = Identity.load_or_create(key_file("operator"))
         return self._identity
 
     @property
@@ -88,13 +88,7 @@ class Bus:
         AlreadyPublished when another valid event is there. Raises NotTrusted, StreamFull, BusError.
         """
         kind = type(event)
-        trust = await (self.claim() if kind is RunCreated else self.trust())
-        if not trust.allows(kind, self.public_key):
-            roles = " or ".join(sorted(kind.publishers))
-            raise NotTrusted(
-                f"{self.public_key} is not trusted as {roles} in run {self.run} and may not publish {kind.__name__}; "
-                f"add it to [trust] {roles} of the run's configuration"
-            )
+        await self.require(kind)
         sealed = seal(event, self.run, self.identity)
         if not once:
             return await self.publisher.publish(sealed)
@@ -108,6 +102,16 @@ class Bus:
                 return await anext(records, None), last.sequence if last else 0
 
         return await self.publisher.publish_once(sealed, existing)
+
+    async def require(self, kind: type[Event]) -> None:
+        """Raise NotTrusted unless this node's key may publish such events: at the start, not at the first result."""
+        trust = await (self.claim() if kind is RunCreated else self.trust())
+        if not trust.allows(kind, self.public_key):
+            roles = sorted(kind.publishers)
+            raise NotTrusted(
+                f"the key {self.public_key} is not trusted as {' or '.join(roles)} in run {self.run!r} and may not publish "
+                f"{kind.__name__}; use a key that is, or start a run with this one under trust.{' or trust.'.join(roles)}"
+            )
 
     async def report_dead(
         self, source: str, sequence: int, subject: str, consumer: str, reason: str, deliveries: int

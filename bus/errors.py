@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from schemas.errors import CairnError
+
 if TYPE_CHECKING:
     from bus.envelope import Record
 
 
-class BusError(Exception):
+class BusError(CairnError):
     """The bus cannot go on; the message is one line for people: what, why, what to do."""
 
 

@@ -78,10 +78,10 @@ def verify(public_key: str, data: bytes, signature: bytes) -> bool:
     return True
 
 
-def key_file(kind: str, name: str, folder: Path | str | None = None) -> Path:
-    """`<folder>/<kind>-<name>.nk`; the folder defaults to $CAIRN_KEYS, then ~/.config/cairn/keys."""
+def key_file(kind: str, name: str = "", folder: Path | str | None = None) -> Path:
+    """`<folder>/<kind>-<name>.nk`; the name defaults to the kind, the folder to $CAIRN_KEYS, then ~/.config/cairn/keys."""
     keys = folder or os.environ.get("CAIRN_KEYS") or "~/.config/cairn/keys"
-    return Path(keys).expanduser() / (re.sub(r"[^A-Za-z0-9_.-]", "_", f"{kind}-{name or 'default'}") + ".nk")
+    return Path(keys).expanduser() / (re.sub(r"[^A-Za-z0-9_.-]", "_", f"{kind}-{name or kind}") + ".nk")
 
 
 class Trust:

@@ -34,7 +34,7 @@ _LOADING = threading.Lock()
 """transformers swaps torch's initialisers while it loads: two threads at once get half a model."""
 
 
-class UnsupportedModel(ValueError):
+class UnsupportedModel(ConfigError):
     """The model's logits are not its head applied to its last hidden state, so they cannot be replayed."""
 
 

@@ -10,8 +10,10 @@ RelayError
 
 from __future__ import annotations
 
+from schemas.errors import CairnError
 
-class RelayError(Exception):
+
+class RelayError(CairnError):
     """Base of this room's errors; the message is one line: what, why, what to do."""
 
 

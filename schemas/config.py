@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from schemas.errors import CairnError
 from schemas.event import FromList, Many, Token
 from schemas.operations import PublicKey
 
@@ -23,7 +24,7 @@ class Section(BaseModel):
     )
 
 
-class ConfigError(ValueError):
+class ConfigError(CairnError, ValueError):
     """The configuration cannot be used; the message says which key, why, and what to do."""
 
 

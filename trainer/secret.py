@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from blake3 import blake3
 
+from schemas.config import ConfigError
+
 SECRET_BYTES = 32
 
 
@@ -24,13 +26,16 @@ class Secret:
 
     @classmethod
     def load_or_create(cls, path: Path) -> Secret:
-        """Read the file, or make it with a random secret, readable by its owner only."""
+        """Read the file, or make it with a random secret, readable by its owner only. Raises ConfigError, OSError."""
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(secrets.token_bytes(SECRET_BYTES))
-        return cls(path.read_bytes())
+        try:
+            return cls(path.read_bytes())
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}; point run.secret to the right file") from None
 
     @property
     def commitment(self) -> bytes:

@@ -143,6 +143,6 @@ async def test_the_operators_key_is_made_when_something_is_published(
     async with Bus.connect(run.url, run.name) as bus:
         assert [record async for record in bus.records(Control, live=False)] == []
         assert not (tmp_path / "home").exists()
-        with pytest.raises(BusError, match=r"is not trusted as operator .* add it to \[trust\] operator"):
+        with pytest.raises(BusError, match=r"is not trusted as operator .* under trust\.operator"):
             await bus.publish(Control(action="pause"))
     assert bus.public_key == Identity.load_or_create(tmp_path / "home" / "operator-default.nk").public_key

@@ -78,7 +78,7 @@ def test_names_stay_inside_the_folder(tmp_path: Path) -> None:
 
 def test_the_keys_folder_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAIRN_KEYS", str(tmp_path))
-    assert key_file("worker", "") == tmp_path / "worker-default.nk"
+    assert key_file("worker", "") == tmp_path / "worker-worker.nk"
 
 
 def test_who_may_say_what() -> None:

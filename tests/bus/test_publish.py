@@ -140,7 +140,7 @@ async def test_junk_cannot_block_what_is_written_once(run: Run) -> None:
 
 async def test_who_has_not_the_role_is_told_before_anything_is_sent(run: Run) -> None:
     async with run.connect("validator", "stranger") as bus:
-        with pytest.raises(NotTrusted, match=r"is not trusted as validator in run .* \[trust\] validator"):
+        with pytest.raises(NotTrusted, match=r"is not trusted as validator in run .* under trust\.validator"):
             await bus.publish(verdict())
         assert await bus.end("VERDICTS") == 0
 
