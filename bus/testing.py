@@ -26,7 +26,7 @@ from bus.streams import SUBJECTS, name_of
 from schemas import RunCreated
 from schemas.config import Config, parse
 
-TRUSTED_ROLES = ("trainer", "validator", "evaluator", "ranker", "operator")
+TRUSTED_ROLES = ("trainer", "validator", "evaluator", "operator")
 
 
 class Run:

@@ -158,7 +158,6 @@ class Trust(Section):
     trainer: Many[PublicKey] = ()
     validator: Many[PublicKey] = ()
     evaluator: Many[PublicKey] = ()
-    ranker: Many[PublicKey] = ()
     operator: Many[PublicKey] = ()
 
 

@@ -135,12 +135,13 @@ class Rollouts(Event):
 class Score(Event):
     """A reward model's, filter's or heuristic's judgement of one slice.
 
-    scores: one per completion of the slice, in its order, shape [C].
+    Anyone may judge; a reader chooses by key whose judgement counts. scores: one per completion of the slice,
+    in its order, shape [C].
     """
 
     stream: ClassVar[str] = "SCORES"
     subject: ClassVar[str] = "scores.{ranker}." + _ANSWER
-    publishers: ClassVar[frozenset[str]] = frozenset({"ranker"})
+    publishers: ClassVar[frozenset[str]] = frozenset({"node"})
     owner: ClassVar[str | None] = "ranker"
     key: ClassVar[tuple[str, ...]] = ("ranker", "worker", "task", "attempt", "slice")
 

@@ -145,4 +145,4 @@ async def test_the_operators_key_is_made_when_something_is_published(
         assert not (tmp_path / "home").exists()
         with pytest.raises(BusError, match=r"is not trusted as operator .* under trust\.operator"):
             await bus.publish(Control(action="pause"))
-    assert bus.public_key == Identity.load_or_create(tmp_path / "home" / "operator-default.nk").public_key
+    assert bus.public_key == Identity.load_or_create(tmp_path / "home" / "operator-operator.nk").public_key

@@ -14,7 +14,7 @@ from schemas import Control, Event, Rollouts, Score, WorkRequested
 from tests.schemas.examples import EXAMPLES
 
 ME = Identity.create()
-TRUST = Trust(ranker=(ME.public_key,), operator=(ME.public_key,))
+TRUST = Trust(operator=(ME.public_key,))
 
 
 def stored(sealed: Sealed) -> Message:
