@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 import structlog
 
 from bus import fold
-from bus.envelope import Message, Sealed, kind_of, seal, unseal
+from bus.envelope import MESSAGE_ID, Message, Sealed, kind_of, seal, unseal
 from bus.errors import BusError, Fenced, NotTrusted, WireError
 from bus.identity import Trust
 from bus.publish import EXPECTED_LAST, WINDOW, WrongLast
@@ -74,7 +74,11 @@ class Writer:
             raise BusError(
                 f"{kind.__name__} goes to {event.destination()}, which has no single writer; bus.publish it"
             )
-        return await lane.publish(seal(event, self.bus.run, self.bus.identity))
+        sealed = seal(event, self.bus.run, self.bus.identity)
+        # The expected sequence does all that a message id would, which would also hide an event that an
+        # earlier life of this process has stored: a duplicate takes no place after the last sequence.
+        headers = {name: value for name, value in sealed.headers.items() if name != MESSAGE_ID}
+        return await lane.publish(replace(sealed, headers=headers))
 
 
 @dataclass(slots=True, eq=False)

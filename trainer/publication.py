@@ -32,7 +32,10 @@ class Publication:
     async def publish(
         self, weights: dict[str, Tensor], lineage: int, version: int, digest: str
     ) -> PolicyPublished:
-        """Announce `weights` as `version`, once the origin holds every chunk of them."""
+        """Announce `weights` as `version`, once the origin holds every chunk of them.
+
+        An announcement that this trainer made before it was killed is not repeated.
+        """
         folder = self._directory / f"{lineage}-{version}"
         await asyncio.to_thread(policy.save, weights, self._template, folder)
         manifest = await upload(
@@ -45,7 +48,9 @@ class Publication:
             manifest=manifest,
             holders=(self._config.relay.origin,),
         )
-        await self._writer.publish(event)
+        last = await self._writer.bus.last(PolicyPublished)
+        if last is None or last.event.id != event.id:
+            await self._writer.publish(event)
         shutil.rmtree(folder, ignore_errors=True)
         log.info("policy published", version=version, digest=digest[:12], bytes=manifest.size)
         return event

@@ -7,6 +7,8 @@ lineage begins, which takes a version that was never used and cancels every gran
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +20,7 @@ from bus.errors import BusError
 from schemas import (
     BatchFormed,
     Event,
+    GroupRef,
     LineageStarted,
     PolicyPublished,
     Rollouts,
@@ -26,6 +29,7 @@ from schemas import (
     TaskGranted,
     Verdict,
 )
+from trainer import measure
 from trainer.batch import samples
 from trainer.groups import Group, Groups
 from trainer.learner import Learner
@@ -76,10 +80,10 @@ async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
     return groups
 
 
-async def groups_of(bus: Bus, batch: BatchFormed) -> list[Group]:
-    """The groups of a batch, read back from the streams, in the batch's order."""
+async def groups_of(bus: Bus, references: Iterable[GroupRef]) -> list[Group]:
+    """The groups that a batch names, read back from the streams, in its order."""
     found = []
-    for reference in batch.groups:
+    for reference in references:
         names = {"worker": reference.worker, "task": reference.task, "attempt": reference.attempt}
         grant = await bus.last(TaskGranted, **names)
         if grant is None:
@@ -113,12 +117,16 @@ async def train_again(bus: Bus, writer: Writer, learner: Learner, progress: Prog
     same = True
     for step in sorted(step for step in batches if step >= progress.step):
         batch = batches[step]
-        result = learner.step(samples(await groups_of(bus, batch), batch.advantages))
-        digest, before = policy.digest(learner.publishable()), progress.digest
+        groups = await groups_of(bus, batch.groups)
+        result = await asyncio.to_thread(learner.step, samples(groups, batch.advantages))
+        digest = await asyncio.to_thread(policy.digest, learner.publishable())
+        before = progress.digest
         log.info("step trained again", step=step, digest=digest[:12])
         progress.step, progress.version, progress.digest = step + 1, batch.from_version + 1, digest
         if (known := told.get(step)) is None:
-            await writer.publish(completed(batch, before, digest, result.skipped, result.metrics))
+            filtered = await groups_of(bus, batch.filtered)
+            metrics = {**result.metrics, **measure.batch(groups, filtered, batch.from_version)}
+            await writer.publish(completed(batch, before, digest, result.skipped, metrics))
         else:
             same = same and known.digest_after == digest
     if not same:

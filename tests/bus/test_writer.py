@@ -57,6 +57,13 @@ async def test_a_zombie_is_fenced_before_it_writes_one_more_event(run: Run) -> N
         assert await tasks(new_bus) == [0]
 
 
+async def test_what_an_earlier_life_stored_takes_a_place_of_its_own(run: Run) -> None:
+    async with run.connect("trainer") as bus:
+        await (await Writer.open(bus)).publish(closed(0))
+        assert await (await Writer.open(bus)).publish(closed(0)) == 4
+        assert await tasks(bus) == [0, 0]
+
+
 async def test_two_that_open_at_the_same_moment_never_both_write(run: Run) -> None:
     async with run.connect("trainer") as one, run.connect("trainer") as two:
         opened = await asyncio.gather(Writer.open(one), Writer.open(two), return_exceptions=True)
