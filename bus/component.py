@@ -20,7 +20,8 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 import structlog
 
@@ -33,6 +34,7 @@ from bus.subscribe import Handler, Subscription, handle
 from bus.tasks import cancel
 from schemas import Event, RunEnded
 from schemas.config import Config, parse
+from schemas.errors import mendable
 
 log = structlog.get_logger()
 
@@ -69,7 +71,7 @@ class Component:
         self.name = name
         self.url = url or os.environ.get("CAIRN_URL") or "nats://127.0.0.1:4222"
         self.run_name = run or os.environ.get("CAIRN_RUN") or "run"
-        self.identity = Identity.load_or_create(key_file(kind, name, os.fspath(keys) if keys else None))
+        self._key_file = key_file(kind, name, os.fspath(keys) if keys else None)
         self.anchor = anchor
         self.patience = patience
         self.ends_with_run = ends_with_run
@@ -80,6 +82,11 @@ class Component:
         self._start_hooks: list[Hook] = []
         self._tasks: list[Hook] = []
         self._stop_hooks: list[Hook] = []
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The key in this node's key file, made at its first use. Raises BusError."""
+        return Identity.load_or_create(self._key_file)
 
     @property
     def public_key(self) -> str:
@@ -146,12 +153,16 @@ class Component:
         self._pulse.set(**fields)
 
     def run(self) -> None:
-        """Serve until the run ends or a signal comes; an error is one line on stderr and exit code 1."""
+        """Serve until the run ends or a signal comes; an error that a user can mend is one line on stderr."""
         logs.configure()
         try:
             asyncio.run(self.serve())
-        except BusError as error:
-            _exit(f"{self.kind} {self.name}: {error}")
+        except Exception as error:
+            told = mendable(error)
+            if told is None:
+                raise
+            print(f"{self.kind} {self.name}: {told}", file=sys.stderr)
+            sys.exit(told.exit_code)
 
     async def serve(self) -> None:
         """Connect, wait for the run, work until RunEnded (or, without handlers, until all tasks are done).
@@ -264,8 +275,3 @@ def _stopped_by_signals(work: asyncio.Future[None]) -> Iterator[threading.Event]
     finally:
         for each in signals:
             loop.remove_signal_handler(each)
-
-
-def _exit(text: str) -> NoReturn:
-    print(text, file=sys.stderr)
-    raise SystemExit(1)

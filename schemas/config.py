@@ -27,6 +27,8 @@ class Section(BaseModel):
 class ConfigError(CairnError, ValueError):
     """The configuration cannot be used; the message says which key, why, and what to do."""
 
+    exit_code = 2
+
 
 class Run(Section):
     name: Token = "run"

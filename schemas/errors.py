@@ -18,6 +18,9 @@ ADVICE = {
 class CairnError(Exception):
     """Base of the errors of every room that are told to people as they are, without a traceback."""
 
+    exit_code = 1
+    """Of the program that ends with this error; 2 when starting it again cannot help."""
+
 
 def mendable(error: BaseException) -> CairnError | None:
     """What to tell the user of this error; None for one that only a programmer can mend.
