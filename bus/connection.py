@@ -294,5 +294,5 @@ class Connection:
             return f"the server at {self.address} refused the login: {self.reason('uthorization')}"
         return (
             f"no NATS server at {self.address} after {patience:g} s ({self.reason() or 'no answer'}); "
-            "start one (nats-server -js) or give its address (CAIRN_URL)"
+            "start one (nats-server -js) or give its address (--url, CAIRN_URL; the trainer: bus.url)"
         )
