@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,18 +30,33 @@ def choose(groups: Groups, version: int, size: int, max_lag: int) -> list[Group]
     return chosen if feasible(rest, size, version + 1, max_lag) else None
 
 
-def form(chosen: list[Group], groups: Groups, lineage: int, step: int, version: int) -> BatchFormed:
-    """The event that consumes the chosen groups and closes those without signal, at once."""
+class Formed(NamedTuple):
+    """A batch that was told of. chosen: its groups in order. flat: those without signal, which it closed."""
+
+    event: BatchFormed
+    chosen: list[Group]
+    flat: list[Group]
+
+
+def form(
+    chosen: list[Group], groups: Groups, folded: dict[str, int], lineage: int, step: int, version: int
+) -> Formed:
+    """The event that consumes the chosen groups and closes those without signal, at once.
+
+    folded: stream -> last sequence that was read.
+    """
+    flat = [group for group in groups.open.values() if group.status == "flat"]
     advantages = np.concatenate([group_advantages(group.rewards()) for group in chosen])
-    return BatchFormed(
+    event = BatchFormed(
         lineage=lineage,
         step=step,
         from_version=version,
         groups=tuple(group.reference() for group in chosen),
         advantages=advantages.astype(np.float32),
-        filtered=tuple(group.reference() for group in groups.open.values() if group.status == "flat"),
-        folded=dict(groups.folded),
+        filtered=tuple(group.reference() for group in flat),
+        folded=folded,
     )
+    return Formed(event, chosen, flat)
 
 
 def samples(groups: Iterable[Group], advantages: np.ndarray) -> list[Sample]:

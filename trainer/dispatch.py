@@ -17,7 +17,16 @@ import structlog
 from bus import Bus, Record, Writer
 from bus.standings import Standings
 from environments import Prompts
-from schemas import Sampling, TaskClosed, TaskGranted, Verdict, WorkRequested
+from schemas import (
+    DeadLetter,
+    Rollouts,
+    Sampling,
+    Standing,
+    TaskClosed,
+    TaskGranted,
+    Verdict,
+    WorkRequested,
+)
 from schemas.config import Config
 from schemas.tasks import CloseReason
 from trainer.admission import may_grant
@@ -27,6 +36,7 @@ from trainer.secret import Secret
 
 NEWCOMER_GROUPS = 2
 """Grants that a worker may hold before its first accepted completion."""
+STANDINGS = tuple(Standing.__subclasses__())
 TICK = 0.5
 """Seconds after which requests and deadlines are looked at although nothing arrived."""
 
@@ -74,14 +84,13 @@ class Dispatch:
         self._proven: set[str] = set()
 
     def observe(self, record: Record[Any]) -> None:
-        """Fold one message of REQUESTS, ROLLOUTS, VERDICTS or STANDINGS."""
+        """Fold one message of REQUESTS, ROLLOUTS, VERDICTS, STANDINGS or DEAD."""
         event = record.event
-        if event.destination() == "STANDINGS":
+        if isinstance(event, Standing):
             self.standings.apply(record)
-            self.groups.folded["STANDINGS"] = record.sequence
         elif isinstance(event, WorkRequested):
             self._requests[event.worker] = (event, record.timestamp + event.seconds)
-        else:
+        elif not isinstance(event, DeadLetter) or record.signer in self.config.trust.validator:
             self.groups.apply(record)
         if isinstance(event, Verdict) and all(judgement.outcome in SOUND for judgement in event.judgements):
             self._proven.add(event.worker)
@@ -89,16 +98,33 @@ class Dispatch:
 
     async def run(self) -> None:
         """Close what has ended and grant what may be granted, at every change, until `finish`."""
+        await self.read_standings()
         while not self.finished:
             self.changed.clear()
             async with self.writing:
-                await self._close_ended()
-                await self._grant()
+                if not self.finished:
+                    await self.close_ended()
+                    await self._grant()
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK):
                     await self.changed.wait()
 
-    async def _close_ended(self) -> None:
+    def folded(self) -> dict[str, int]:
+        """Stream -> last sequence that was read."""
+        return {**self.groups.folded, "STANDINGS": self.standings.sequence}
+
+    async def read_standings(self) -> None:
+        """STANDINGS to its end: from here on who is barred by now is granted nothing and is in no batch."""
+        async for record in self._bus.records(*STANDINGS, after=self.standings.sequence, live=False):
+            self.observe(record)
+
+    async def close_ended(self) -> None:
+        """Close what failed, came too late or is not wanted any more; the caller holds `writing`."""
+        overdue = {id(group) for group in self.groups.open.values() if group.overdue(time.time())}
+        if overdue:  # an answer may be stored and not read yet
+            after = self.groups.folded.get("ROLLOUTS", 0)
+            async for record in self._bus.records(Rollouts, after=after, live=False):
+                self.observe(record)
         for group in list(self.groups.open.values()):
             if group.status == "failed":
                 await self._close(group, *group.failure)
@@ -106,7 +132,7 @@ class Dispatch:
                 await self._close(group, "cancelled", "the worker lost its standing")
             elif self.next_version - group.version > self.config.lag.max_lag:
                 await self._close(group, "cancelled", "its policy is too old")
-            elif await self._expired(group):
+            elif id(group) in overdue and not group.answered:
                 await self._close(group, "expired", f"no answer within {group.grant.seconds:g} s")
 
     async def finish(self, detail: str) -> None:
@@ -121,12 +147,6 @@ class Dispatch:
             for group in list(self.groups.open.values()):
                 reason: CloseReason = "filtered" if group.status == "flat" else "cancelled"
                 await self._close(group, reason, detail)
-
-    async def _expired(self, group: Group) -> bool:
-        """True when ROLLOUTS was read to its end past the deadline and the answer was not in it."""
-        if group.answered or not group.sequence or time.time() < group.granted_at + group.grant.seconds:
-            return False
-        return self.groups.folded.get("ROLLOUTS", 0) >= await self._bus.end("ROLLOUTS")
 
     async def _close(self, group: Group, reason: CloseReason, detail: str) -> None:
         grant = group.grant

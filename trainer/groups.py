@@ -8,6 +8,7 @@ anything twice) gives the same state. The snapshot is a list of sequences: resto
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from bus import Record
 from schemas import (
     BatchFormed,
     Completion,
+    DeadLetter,
     GroupRef,
     Judgement,
     Rollouts,
@@ -59,6 +61,10 @@ class Group:
         """All slices are here."""
         return bool(self.rollouts) and len(self.rollouts) == next(iter(self.rollouts.values()))[1].slices
 
+    def overdue(self, now: float) -> bool:
+        """The time allowed is over and no whole answer has been read. now: seconds since the epoch."""
+        return not self.answered and bool(self.sequence) and now > self.granted_at + self.grant.seconds
+
     def completions(self) -> list[Completion]:
         """In index order."""
         every = [completion for _, rollouts in self.rollouts.values() for completion in rollouts.completions]
@@ -86,10 +92,15 @@ class Group:
     def fail(self, reason: CloseReason, detail: str) -> None:
         self.status, self.failure = "failed", (reason, detail)
 
-    def update(self) -> None:
-        """Set `status` after a message was added."""
+    def update(self, dead: Mapping[int, str]) -> None:
+        """Set `status` after a message was added. dead: sequences in ROLLOUTS that get no verdict, and why."""
         if self.status == "failed":
             return
+        for at, (sequence, _) in self.rollouts.items():
+            if sequence in dead:
+                return self.fail("void", f"it could not be judged: {dead[sequence]}")
+            if at in self.verdicts and self.verdicts[at][1].rollouts_sequence != sequence:
+                return self.fail("void", f"slice {at} was answered twice")
         for judgement in self.judgements():
             if judgement.outcome not in SOUND:
                 failed = next((check for check in judgement.checks if not check.passed), None)
@@ -107,13 +118,15 @@ class Group:
 
 class Groups:
     """The fold. `open` holds every attempt that is neither closed nor in a batch; `again` the tasks whose
-    last attempt was closed and that are to be granted once more."""
+    last attempt was closed and that are to be granted once more; `dead` the sequences in ROLLOUTS that no
+    validator could judge, with the reason."""
 
     def __init__(self) -> None:
         self.open: dict[Key, Group] = {}
         self.again: dict[str, Granted] = {}
         self.next_task = 0
         self.folded: dict[str, int] = {}
+        self.dead: dict[int, str] = {}
 
     def apply(self, record: Record[Any]) -> None:
         """Fold one message; a message folded before changes nothing."""
@@ -130,6 +143,8 @@ class Groups:
                 self.consume(record.sequence, event)
             case Rollouts() | Verdict() | WorkReturned():
                 self._answer(record.sequence, event)
+            case DeadLetter(source=Rollouts.stream):
+                self._bury(event)
 
     def expect(self, grant: TaskGranted) -> Group:
         """Open the group of a grant that is about to be stored, so that no answer comes too early."""
@@ -165,7 +180,13 @@ class Groups:
             group.rollouts.setdefault(event.slice, (sequence, event))
         elif event.ordinal == 0:
             group.verdicts.setdefault(event.slice, (sequence, event))
-        group.update()
+        group.update(self.dead)
+
+    def _bury(self, event: DeadLetter) -> None:
+        """The validators gave up on a slice, read already or not: it will never have a verdict."""
+        self.dead[event.sequence] = event.reason
+        for group in self.open.values():
+            group.update(self.dead)
 
     def unconsumed(self) -> list[Group]:
         """Groups that will want a place in a batch: all but those known to have no signal."""
@@ -179,6 +200,7 @@ class Groups:
         """Plain data: how far each stream was folded, and which messages the open groups consist of."""
         return {
             "folded": dict(self.folded),
+            "dead": dict(self.dead),
             "next_task": self.next_task,
             "again": [sequence for sequence, _ in self.again.values()],
             "open": [

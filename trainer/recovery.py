@@ -56,6 +56,7 @@ async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
     are followed live afterwards, from `groups.folded`.
     """
     groups = Groups()
+    groups.dead = dict(snapshot["dead"]) if snapshot else {}
     record: Record[Any]
     for saved in (snapshot or {}).get("open", ()):
         for kind, sequences in (

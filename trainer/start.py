@@ -12,12 +12,12 @@ import policy
 from bus import Bus, Component, Writer
 from bus.tasks import beside
 from environments import Prompts
-from schemas import Control, Rollouts, Standing, Verdict, WorkRequested, WorkReturned
+from schemas import Control, DeadLetter, Rollouts, Verdict, WorkRequested, WorkReturned
 from schemas.config import Config
 from schemas.event import Event
 from trainer import checkpoint
 from trainer.curriculum import Curriculum
-from trainer.dispatch import Dispatch
+from trainer.dispatch import STANDINGS, Dispatch
 from trainer.learner import Learner
 from trainer.publication import Publication
 from trainer.recovery import Progress, restore_groups, train_again
@@ -31,8 +31,9 @@ FOLLOWED: dict[str, tuple[type[Event], ...]] = {
     "REQUESTS": (WorkRequested, WorkReturned),
     "ROLLOUTS": (Rollouts,),
     "VERDICTS": (Verdict,),
-    "STANDINGS": tuple(Standing.__subclasses__()),
+    "STANDINGS": STANDINGS,
     "CONTROL": (Control,),
+    "DEAD": (DeadLetter,),
 }
 """Streams that other nodes write, and what the trainer reads of them while it runs."""
 

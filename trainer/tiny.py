@@ -1,8 +1,9 @@
 """A tiny language model that reverses words badly: what `cairn demo` starts from, made in seconds on one core.
 
-It is a Qwen3 with a character tokenizer, warmed up on demonstrations of which a share has one wrong letter.
-The errors matter: the policy stays uncertain everywhere, so that its samples differ and reinforcement
-learning has something to prefer. Clean demonstrations stopped early give a policy that is sure of its mistakes.
+It is a Qwen3 with a character tokenizer. It first learns the task from clean demonstrations, until its loss says that
+it can do it: how soon that is depends on the seed. Then it learns to make mistakes, from a few demonstrations of which
+most have one wrong letter. Reinforcement learning needs both: a policy that gets most words right now and
+then, and samples that differ. A policy stopped halfway through learning has neither, and stays there.
 """
 
 from __future__ import annotations
@@ -38,15 +39,16 @@ MAX_LENGTH = 128
 class Tiny(Section):
     """Settings of a tiny model; everything that decides its weights."""
 
-    environment: EnvironmentSection = EnvironmentSection()
+    environment: EnvironmentSection
     """A reverse-text environment; its held-out words are no demonstrations."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Initialises the weights, draws errors and batches, and splits the words as `run.seed` does."""
+    """Initialises the weights, draws mistakes and batches, and splits the words as `run.seed` does."""
     layers: int = Field(default=3, ge=1)
     hidden: int = Field(default=128, ge=32, multiple_of=32)
-    wrong: Share = 0.5
-    """Share of the demonstrations with one wrong letter."""
-    training: sft.SupervisedTraining = sft.SupervisedTraining()
+    clean: sft.SupervisedTraining = sft.SupervisedTraining(steps=400, until=0.08, learning_rate=3e-3)
+    mistaken: sft.SupervisedTraining = sft.SupervisedTraining(steps=50, learning_rate=1e-3)
+    wrong: Share = 0.7
+    """Share of the mistaken demonstrations that have one wrong letter."""
 
 
 def make_tiny(settings: Tiny, cache: Path, progress: sft.Progress | None = None) -> Path:
@@ -64,7 +66,7 @@ def make_tiny(settings: Tiny, cache: Path, progress: sft.Progress | None = None)
     try:
         with _one_thread(), torch.random.fork_rng(devices=[]):
             model = initialise(settings)
-            sft.fine_tune(model, demonstrations(settings), settings.training, settings.seed, progress)
+            _warm_up(model, settings, progress)
         model.save_pretrained(unfinished)
         tokenizer().save_pretrained(unfinished)
         with contextlib.suppress(OSError):  # another process may have finished the same model meanwhile
@@ -96,7 +98,7 @@ def initialise(settings: Tiny) -> Qwen3ForCausalLM:
         Qwen3Config(
             vocab_size=len(characters),
             hidden_size=settings.hidden,
-            intermediate_size=3 * settings.hidden,
+            intermediate_size=2 * settings.hidden,
             num_hidden_layers=settings.layers,
             num_attention_heads=settings.hidden // 32,
             num_key_value_heads=settings.hidden // 32,
@@ -110,25 +112,38 @@ def initialise(settings: Tiny) -> Qwen3ForCausalLM:
     )
 
 
-def demonstrations(settings: Tiny) -> list[sft.Pair]:
-    """Token ids of every training word's prompt and its reverse, a share of these with one wrong letter."""
+def demonstrations(settings: Tiny, wrong: float) -> list[sft.Pair]:
+    """Token ids of every training word's prompt and its reverse, a share `wrong` of these with one wrong letter."""
     characters = tokenizer()
     words = ReverseText(**settings.environment.arguments)
+    tasks = words.tasks()
     train, _ = split(words, settings.environment.held_out, settings.seed)
+    letters = sorted(set("".join(tasks)))
     chance = random.Random(settings.seed)  # noqa: S311
     pairs: list[sft.Pair] = []
     for index in train:
-        word = words.tasks()[index]
-        answer = list(word[::-1])
-        if chance.random() < settings.wrong:
-            answer[chance.randrange(len(answer))] = chance.choice(word)
-        pairs.append(
-            (
-                characters.encode(words.prompt(word)),
-                [*characters.encode("".join(answer)), characters.eos_token_id],
-            )
-        )
+        answer = list(tasks[index][::-1])
+        if chance.random() < wrong:
+            place = chance.randrange(len(answer))
+            answer[place] = chance.choice([letter for letter in letters if letter != answer[place]])
+        completion = [*characters.encode("".join(answer)), characters.eos_token_id]
+        pairs.append((characters.encode(words.prompt(tasks[index])), completion))
     return pairs
+
+
+def _warm_up(model: Qwen3ForCausalLM, settings: Tiny, progress: sft.Progress | None) -> None:
+    total = settings.clean.steps + settings.mistaken.steps
+
+    def clean(step: int, _: int, loss: float) -> None:
+        if progress:
+            progress(step, total, loss)
+
+    def mistaken(step: int, _: int, loss: float) -> None:
+        if progress:
+            progress(settings.clean.steps + step, total, loss)
+
+    sft.fine_tune(model, demonstrations(settings, 0.0), settings.clean, settings.seed, clean)
+    sft.fine_tune(model, demonstrations(settings, settings.wrong), settings.mistaken, settings.seed, mistaken)
 
 
 @contextlib.contextmanager

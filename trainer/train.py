@@ -17,7 +17,7 @@ from torch import Tensor
 
 import policy
 from bus import Component, Record, Writer
-from schemas import BatchFormed, Control, RunEnded
+from schemas import Control, RunEnded
 from schemas.config import Config
 from trainer import batch, checkpoint, measure
 from trainer.dispatch import CurrentPolicy, Dispatch
@@ -60,11 +60,10 @@ class Trainer:
             publishing = tasks.create_task(self.publish(self.weights))
             while self.progress.step < self.config.run.steps:
                 started = time.monotonic()
-                chosen = await self.next_batch()
-                if self.stopping:
+                formed = await self.next_batch()
+                if formed is None:
                     break
-                event = await self.consume(chosen)
-                await self.step(event, chosen, waited=time.monotonic() - started)
+                await self.step(formed, waited=time.monotonic() - started)
                 await publishing  # versions are announced one at a time, in order
                 publishing = tasks.create_task(self.publish(self.weights))
                 await self.save_if_due()
@@ -72,40 +71,49 @@ class Trainer:
             await self.dispatch.finish("the run has ended")
         await self.end(secret)
 
-    async def next_batch(self) -> list[Group]:
-        """The groups of the next step, as soon as they may be consumed; at once and empty when stopping."""
+    async def next_batch(self) -> batch.Formed | None:
+        """The batch of the next step, as soon as its groups may be consumed; None when the run is to stop."""
         while not self.stopping:
             self.arrived.clear()
-            await self._standings_read()
-            chosen = batch.choose(
-                self.groups, self.progress.version, self.config.batch.groups, self.config.lag.max_lag
-            )
-            if chosen:
-                return chosen
+            if (formed := await self.form()) is not None:
+                return formed
             ready = sum(group.status == "complete" for group in self.groups.open.values())
             self.component.waiting(f"for a batch: {ready} of {self.config.batch.groups} groups complete")
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self.arrived.wait()
-        return []
+        return None
 
-    async def consume(self, chosen: list[Group]) -> BatchFormed:
-        """Store BatchFormed: from here on these groups are used up, whatever happens."""
+    async def form(self) -> batch.Formed | None:
+        """Store BatchFormed: from here on its groups are used up, whatever happens. None while they are too few.
+
+        Nothing is granted or closed meanwhile, and who was slashed before has no group in it.
+        """
         async with self.dispatch.writing:
-            event = batch.form(
-                chosen, self.groups, self.progress.lineage, self.progress.step, self.progress.version
+            if self._choose() is None:
+                return None
+            await self.dispatch.read_standings()
+            await self.dispatch.close_ended()
+            if (chosen := self._choose()) is None:
+                return None
+            progress = self.progress
+            formed = batch.form(
+                chosen, self.groups, self.dispatch.folded(), progress.lineage, progress.step, progress.version
             )
-            self.flat = [group for group in self.groups.open.values() if group.status == "flat"]
-            sequence = await self.writer.publish(event)
-            self.groups.consume(sequence, event)
-            self.dispatch.next_version = self.progress.version + 1
+            sequence = await self.writer.publish(formed.event)
+            self.groups.consume(sequence, formed.event)
+            self.dispatch.next_version = progress.version + 1
             self.dispatch.batches_left -= 1
         self.dispatch.changed.set()
-        return event
+        return formed
 
-    async def step(self, event: BatchFormed, chosen: list[Group], waited: float) -> None:
+    def _choose(self) -> list[Group] | None:
+        size, max_lag = self.config.batch.groups, self.config.lag.max_lag
+        return batch.choose(self.groups, self.progress.version, size, max_lag)
+
+    async def step(self, formed: batch.Formed, waited: float) -> None:
         """Train on the batch in a thread and tell of it."""
-        version = self.progress.version
+        event, chosen, version = formed.event, formed.chosen, self.progress.version
         for group in chosen:  # admission makes this true; nothing older may reach the gradient
             assert version - group.version <= self.config.lag.max_lag, f"task {group.grant.task} is too old"
         self.component.doing(f"training step {event.step}")
@@ -114,7 +122,7 @@ class Trainer:
         result = await asyncio.to_thread(self.learner.step, samples)
         self.weights = self.learner.publishable()
         digest = await asyncio.to_thread(policy.digest, self.weights)
-        metrics = {**result.metrics, **measure.batch(chosen, self.flat, version)}
+        metrics = {**result.metrics, **measure.batch(chosen, formed.flat, version)}
         metrics |= {"seconds_waited": waited, "seconds_trained": time.monotonic() - started}
         before, self.progress.digest = self.progress.digest, digest
         await self.writer.publish(completed(event, before, digest, result.skipped, metrics))
@@ -165,10 +173,3 @@ class Trainer:
         else:
             self.dispatch.observe(record)
         self.arrived.set()
-
-    async def _standings_read(self) -> None:
-        """STANDINGS to its end: who is slashed before a batch is formed does not get into it."""
-        end = await self.component.bus.end("STANDINGS")
-        while self.groups.folded.get("STANDINGS", 0) < end:
-            self.arrived.clear()
-            await self.arrived.wait()

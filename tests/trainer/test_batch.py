@@ -19,7 +19,8 @@ def run(
     for task, version in [*complete, *flat]:
         answer = rollouts(grant(task, version=version))
         groups.apply(record(answer, task + 1))
-        groups.apply(record(verdict(answer, (1.0, 1.0) if (task, version) in flat else (0.0, 1.0)), task + 1))
+        rewards = (1.0, 1.0) if (task, version) in flat else (0.0, 1.0)
+        groups.apply(record(verdict(answer, rewards, sequence=task + 1), task + 1))
     return groups
 
 
@@ -64,9 +65,9 @@ def test_the_event_names_what_was_consumed_and_what_was_filtered() -> None:
     groups = run([(0, 0), (1, 0)], flat=[(2, 0)])
     chosen = batch.choose(groups, version=0, size=2, max_lag=0)
     assert chosen is not None
-    event = batch.form(chosen, groups, lineage=0, step=0, version=0)
+    event, _, flat = batch.form(chosen, groups, dict(groups.folded), lineage=0, step=0, version=0)
     assert [reference.task for reference in event.groups] == ["0", "1"]
-    assert [reference.task for reference in event.filtered] == ["2"]
+    assert [reference.task for reference in event.filtered] == [group.grant.task for group in flat] == ["2"]
     assert np.allclose(event.advantages, np.array([-1, 1, -1, 1]) / np.sqrt(2), atol=1e-5)
     assert event.folded["ROLLOUTS"] == 3
 

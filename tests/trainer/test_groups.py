@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import BatchFormed, TaskClosed, WorkReturned
+from schemas import BatchFormed, DeadLetter, TaskClosed, WorkReturned
 from tests.trainer.events import OTHER, grant, record, rollouts, verdict
 from trainer.groups import Groups
 
@@ -23,7 +24,7 @@ def test_a_group_is_complete_when_all_slices_are_judged_sound() -> None:
     for at, event in enumerate((first, second, verdict(first)), start=1):
         groups.apply(record(event, at))
         assert groups.open["0", 0].status == "open"
-    groups.apply(record(verdict(second, (0.5,)), 9))
+    groups.apply(record(verdict(second, (0.5,), sequence=2), 9))
     group = groups.open["0", 0]
     assert group.status == "complete"
     assert group.rewards() == [0.0, 1.0, 0.5]
@@ -35,7 +36,7 @@ def test_answers_in_any_order_and_twice_give_the_same_state(seed: int, twice: bo
     granted = [grant(task, size=2) for task in range(3)]
     answers = [rollouts(one) for one in granted]
     events = [record(answer, at) for at, answer in enumerate(answers, start=1)]
-    events += [record(verdict(answer), at) for at, answer in enumerate(answers, start=1)]
+    events += [record(verdict(answer, sequence=at), at) for at, answer in enumerate(answers, start=1)]
     shuffled = events * (2 if twice else 1)
     random.Random(seed).shuffle(shuffled)
     straight, mixed = Groups(), Groups()
@@ -70,7 +71,7 @@ def test_slices_that_do_not_make_up_the_group_are_rejected() -> None:
     groups.apply(record(granted, 1))
     for at, answer in enumerate((rollouts(granted, (0, 1), 0, 2), rollouts(granted, (1,), 1, 2)), start=1):
         groups.apply(record(answer, at))
-        groups.apply(record(verdict(answer), at))
+        groups.apply(record(verdict(answer, sequence=at), at))
     assert groups.open["0", 0].failure == (
         "rejected",
         "the slices do not hold every completion of the group once",
@@ -95,6 +96,28 @@ def test_another_workers_answer_changes_nothing() -> None:
     groups.apply(record(verdict(forged, outcome="rejected"), 1))
     assert groups.open["0", 0].status == "open"
     assert not groups.open["0", 0].rollouts
+
+
+def test_a_verdict_on_another_answer_than_the_first_is_no_verdict_on_that() -> None:
+    groups, granted = Groups(), grant(0)
+    groups.apply(record(granted, 1))
+    groups.apply(record(rollouts(granted), 1))
+    groups.apply(record(verdict(rollouts(granted), sequence=2), 1))
+    assert groups.open["0", 0].failure == ("void", "slice 0 was answered twice")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_answer_that_could_not_be_judged_fails_its_group(order: tuple[int, int]) -> None:
+    groups, granted = Groups(), grant(0)
+    groups.apply(record(granted, 1))
+    letter = DeadLetter(
+        source="ROLLOUTS", sequence=4, original_subject="", consumer="validator-Rollouts",
+        reason="its handler died each time", deliveries=6,
+    )  # fmt: skip
+    events = (record(rollouts(granted), 4), record(letter, 1))
+    for at in order:
+        groups.apply(events[at])
+    assert groups.open["0", 0].failure == ("void", "it could not be judged: its handler died each time")
 
 
 def test_a_closed_task_is_to_be_granted_again_until_it_is_dead() -> None:
@@ -125,7 +148,7 @@ def test_a_batch_takes_its_groups_and_closes_the_flat_ones() -> None:
     for task, rewards in ((0, (0.0, 1.0)), (1, (1.0, 1.0)), (2, (0.0, 1.0))):
         groups.apply(record(grant(task), task + 1))
         groups.apply(record(rollouts(grant(task)), task + 1))
-        groups.apply(record(verdict(rollouts(grant(task)), rewards), task + 1))
+        groups.apply(record(verdict(rollouts(grant(task)), rewards, sequence=task + 1), task + 1))
     event = BatchFormed(
         lineage=0, step=0, from_version=0, groups=(groups.open["0", 0].reference(),),
         advantages=[-1.0, 1.0], filtered=(groups.open["1", 0].reference(),), folded={},
