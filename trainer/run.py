@@ -5,25 +5,28 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+import structlog
+
 from bus import Bus, Writer
 from schemas import RunCreated, RunEnded
 from schemas.config import Config, ConfigError
 from trainer.secret import Secret
+
+log = structlog.get_logger()
 
 MAY_CHANGE = frozenset({"bus", "checkpoint", "relay", "audit", "evaluation"})
 """Sections that a resumed run may change; so may run.steps. The rest decides what the numbers mean."""
 
 
 async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
-    """Make the run's streams and its RunCreated where they are missing. True when the run was there before.
+    """Make the run's streams and its RunCreated where they are missing. False when the run has ended already.
 
-    Raises ConfigError when the run has ended or was created with another configuration or secret.
+    So a trainer that is killed after its last event and started again ends well. Raises ConfigError when the
+    run was created with another configuration or secret, or has finished with fewer steps than are wanted now.
     """
     await bus.create_streams(config.bus)
     await bus.claim()
     created, ended = await _existing(bus)
-    if ended is not None:
-        raise ConfigError(f"run {config.run.name} has ended ({ended.reason}); choose another run.name")
     if created is None:
         writer = await Writer.open(bus)
         await writer.publish(
@@ -37,7 +40,7 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
                 commitment=secret.commitment,
             )
         )
-        return False
+        return True
     if created.commitment != secret.commitment:
         raise ConfigError(f"the secret of run {config.run.name} is another one; point run.secret to its file")
     if changed := _differences(created.config, config.model_dump(mode="json")):
@@ -45,7 +48,14 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
             f"run {config.run.name} was created with other values of {', '.join(changed)}; "
             "restore them or choose another run.name"
         )
-    return True
+    if ended is not None:
+        if ended.reason == "finished" and ended.steps < config.run.steps:
+            raise ConfigError(
+                f"run {config.run.name} has ended after {ended.steps} steps, {config.run.steps} are wanted; "
+                "choose another run.name"
+            )
+        log.warning("the run has ended already", run=config.run.name, reason=ended.reason, steps=ended.steps)
+    return ended is None
 
 
 async def _existing(bus: Bus) -> tuple[RunCreated | None, RunEnded | None]:

@@ -50,9 +50,10 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
     prompts = Prompts(environment, policy.tokenizer(template))
     component = Component(kind="trainer", name="trainer", url=config.bus.url, run=config.run.name, keys=keys)
     async with Bus.connect(
-        config.bus.url, config.run.name, identity=component.identity, name="trainer"
+        config.bus.url, config.run.name, component.identity, "trainer", patience=component.patience
     ) as bus:
-        await create_or_resume(bus, config, secret)
+        if not await create_or_resume(bus, config, secret):
+            return
 
     @component.task
     async def train(component: Component) -> None:

@@ -21,6 +21,8 @@ from validator.validator import Validator
 
 SLICES_AT_ONCE = 16
 """Judged together: one prefill for all of them."""
+ACK_SECONDS = 10.0
+"""After so long the slices of a validator that died are judged by another, or by itself once it is back."""
 
 
 async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, directory: Path) -> None:
@@ -38,7 +40,7 @@ async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, 
         policies = Policies(component.bus, directory, keep=component.config.relay.keep)
         await together(policies.follow(), _prepare(component, policies, ready))
 
-    @component.on(Rollouts, batch=SLICES_AT_ONCE, records=True)
+    @component.on(Rollouts, batch=SLICES_AT_ONCE, ack_wait=ACK_SECONDS, records=True)
     async def judge(records: list[Record[Rollouts]]) -> None:
         validator = await asyncio.shield(ready)
         component.doing(f"judging {len(records)} slices")

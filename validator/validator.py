@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 import policy
-from bus import Bus, Record
+from bus import AlreadyPublished, Bus, Record
 from environments import Prompts, Scorer
 from relay.policies import Policies
 from schemas import Check, Rollouts, Slashed, TaskGranted, Verdict
@@ -60,8 +60,14 @@ class Validator:
         return [case.verdict() for case in cases]
 
     async def publish(self, verdict: Verdict) -> None:
-        """Store the verdict, unless this slice has one; a wrong claim costs the worker its standing."""
-        sequence = await self.bus.publish(verdict, once=True)
+        """Store the verdict; a wrong claim costs the worker its standing.
+
+        Where the slice has one already, as after a crash, that one counts.
+        """
+        try:
+            sequence = await self.bus.publish(verdict, once=True)
+        except AlreadyPublished as there:
+            sequence, verdict = there.record.sequence, there.record.event
         wrong = [judgement for judgement in verdict.judgements if judgement.outcome == "rejected"]
         if wrong:
             failed = next(check for check in wrong[0].checks if not check.passed)
