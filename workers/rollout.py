@@ -32,6 +32,7 @@ class RolloutWorker:
     """Answers grants in the order in which they came, those of one policy in one batch.
 
     batch: groups generated at once. ahead: batches held in all, so that the next one is here when one is done.
+    held: grants that wait. begun: those that are generated now. sending: the answers that are on their way.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class RolloutWorker:
         self.component, self.policies, self.engine = component, policies, engine
         self.batch, self.ahead = batch, ahead
         self.held: deque[TaskGranted] = deque()
+        self.begun: list[TaskGranted] = []
+        self.sending: asyncio.Task[None] | None = None
         self.arrived = asyncio.Event()
-        self.stopping = False
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await together(self.ask(), self.receive(), self.work())
+        sequence = await self.return_left()
+        await together(self.ask(), self.receive(sequence), self.work())
 
     async def ask(self) -> None:
         """Say how many groups this worker wants to hold, again and again: the request is a level and expires."""
@@ -64,8 +67,8 @@ class RolloutWorker:
             engine=self.engine.name,
         )
 
-    async def receive(self) -> None:
-        """Take own grants as they come; return those that an earlier life of this worker left unanswered."""
+    async def return_left(self) -> int:
+        """Return what an earlier life of this worker left unanswered; how far TASKS was read."""
         bus, me = self.component.bus, self.component.identity.public_key
         sequence = 0
         left: dict[tuple[str, int], TaskGranted] = {}
@@ -76,8 +79,13 @@ class RolloutWorker:
             elif isinstance(event, TaskGranted) and time.time() < record.timestamp + event.seconds:
                 left[event.task, event.attempt] = event
         for grant in left.values():
-            if await bus.last(Rollouts, worker=me, task=grant.task, attempt=grant.attempt, slice=0) is None:
+            if not await self.answered(grant):
                 await self.give_back(grant, "the worker was restarted")
+        return sequence
+
+    async def receive(self, sequence: int) -> None:
+        """Take own grants as they come after this sequence."""
+        bus, me = self.component.bus, self.component.identity.public_key
         async for record in bus.records(TaskGranted, TaskClosed, worker=me, after=sequence):
             if isinstance(record.event, TaskGranted):
                 self.held.append(record.event)
@@ -85,13 +93,20 @@ class RolloutWorker:
             elif isinstance(record.event, TaskClosed):
                 self.forget(record.event)
 
+    async def answered(self, grant: TaskGranted) -> bool:
+        """Whether the last slice of an answer is stored: they are sent in order."""
+        names = {"worker": grant.worker, "task": grant.task, "attempt": grant.attempt}
+        first = await self.component.bus.last(Rollouts, **names, slice=0)
+        if first is None or first.event.slices == 1:
+            return first is not None
+        return await self.component.bus.last(Rollouts, **names, slice=first.event.slices - 1) is not None
+
     def forget(self, closed: TaskClosed) -> None:
         """Do not start on what is no longer wanted."""
         self.held = deque(g for g in self.held if (g.task, g.attempt) != (closed.task, closed.attempt))
 
     async def work(self) -> None:
         """The life of a rollout: grants of one policy -> weights -> completions and proofs -> sent."""
-        sending: asyncio.Task[None] | None = None
         async for grants in self.batches():
             if not await self.ready(grants):
                 continue
@@ -100,23 +115,23 @@ class RolloutWorker:
             answers = await asyncio.to_thread(self.answer, grants)
             tokens = sum(len(made.ids) for answer in answers for made in answer.completions)
             self.component.capacity["tokens_per_s"] = tokens / (time.monotonic() - started)
-            if sending is not None:
-                await sending
-            sending = asyncio.create_task(self.send(answers))
+            if self.sending is not None:
+                await asyncio.shield(self.sending)
+            self.begun, self.sending = [], asyncio.create_task(self.send(answers))
 
     async def batches(self) -> AsyncIterator[list[TaskGranted]]:
-        """The oldest grants of one policy, at most `batch`, as soon as there is one; ends when stopping."""
-        while not self.stopping:
+        """The oldest grants of one policy, at most `batch`, as soon as there is one; they are begun."""
+        while True:
             if not self.held:
                 self.component.waiting("for grants")
                 self.arrived.clear()
                 await self.arrived.wait()
                 continue
             version = self.held[0].policy_version
-            taken: list[TaskGranted] = []
-            while self.held and self.held[0].policy_version == version and len(taken) < self.batch:
-                taken.append(self.held.popleft())
-            yield taken
+            self.begun = []
+            while self.held and self.held[0].policy_version == version and len(self.begun) < self.batch:
+                self.begun.append(self.held.popleft())
+            yield self.begun
 
     async def ready(self, grants: list[TaskGranted]) -> bool:
         """Bring the engine to the granted policy; when that cannot be had, return the grants."""
@@ -129,6 +144,7 @@ class RolloutWorker:
             await asyncio.to_thread(self.engine.load, folder, version, digest)
         except (RelayError, policy.DigestMismatch) as error:
             log.warning("grants returned: no weights", version=version, reason=str(error))
+            self.begun = []
             for grant in grants:
                 await self.give_back(grant, str(error))
             return False
@@ -155,9 +171,9 @@ class RolloutWorker:
         )
 
     async def stop(self) -> None:
-        """Ask for nothing more and return what was not begun."""
-        self.stopping = True
+        """Ask for nothing more, return what was not answered, see off what is on its way; `run` has ended before."""
         await self.component.bus.publish(self.request(0))
-        while self.held:
-            await self.give_back(self.held.popleft(), "the worker stops")
-        self.arrived.set()
+        for grant in (*self.begun, *self.held):
+            await self.give_back(grant, "the worker stops")
+        if self.sending is not None:
+            await self.sending
