@@ -93,9 +93,12 @@ class Group:
         self.status, self.failure = "failed", (reason, detail)
 
     def update(self, dead: Mapping[int, str]) -> None:
-        """Set `status` after a message was added. dead: sequences in ROLLOUTS that get no verdict, and why."""
-        if self.status == "failed":
+        """Set the status of an open group after a message was added. dead: sequences in ROLLOUTS that get no verdict, and why."""
+        if self.status != "open":
             return
+        slices = {rollouts.slices for _, rollouts in self.rollouts.values()}
+        if len(slices) > 1 or max(slices, default=0) > self.grant.group_size:
+            return self.fail("rejected", f"slices are numbered out of {sorted(slices)[:4]}")
         for at, (sequence, _) in self.rollouts.items():
             if sequence in dead:
                 return self.fail("void", f"it could not be judged: {dead[sequence]}")
@@ -172,10 +175,12 @@ class Groups:
 
     def _answer(self, sequence: int, event: Rollouts | Verdict | WorkReturned) -> None:
         group = self.open.get((event.task, event.attempt))
-        if group is None or group.grant.worker != event.worker:
+        if group is None or group.grant.worker != event.worker or group.status != "open":
             return
         if isinstance(event, WorkReturned):
-            return group.fail("returned", event.reason)
+            if not group.rollouts:  # who has begun to answer cannot take back what he does not like
+                group.fail("returned", event.reason)
+            return
         if isinstance(event, Rollouts):
             group.rollouts.setdefault(event.slice, (sequence, event))
         elif event.ordinal == 0:
