@@ -31,11 +31,13 @@ from schemas.config import Config
 from schemas.tasks import CloseReason
 from trainer.admission import may_grant
 from trainer.curriculum import Curriculum
-from trainer.groups import SOUND, Group, Groups
+from trainer.groups import Group, Groups
 from trainer.secret import Secret
+from trainer.workers import NEWCOMER_GROUPS, Workers
 
-NEWCOMER_GROUPS = 2
-"""Grants that a worker may hold before its first accepted completion."""
+FLAT_BATCHES = 4
+"""Groups without signal that wait for the next BatchFormed to close them, in batches; the oldest beyond are
+closed at once, so that a policy that has learned everything does not fill the memory."""
 STANDINGS = tuple(Standing.__subclasses__())
 TICK = 0.5
 """Seconds after which requests and deadlines are looked at although nothing arrived."""
@@ -80,8 +82,7 @@ class Dispatch:
         self.writing = asyncio.Lock()
         self._bus, self._writer = bus, writer
         self._curriculum, self._prompts, self._secret = curriculum, prompts, secret
-        self._requests: dict[str, tuple[WorkRequested, float]] = {}
-        self._proven: set[str] = set()
+        self.workers = Workers(newcomers=max(NEWCOMER_GROUPS, config.batch.groups // 4))
 
     def observe(self, record: Record[Any]) -> None:
         """Fold one message of REQUESTS, ROLLOUTS, VERDICTS, STANDINGS or DEAD."""
@@ -89,11 +90,13 @@ class Dispatch:
         if isinstance(event, Standing):
             self.standings.apply(record)
         elif isinstance(event, WorkRequested):
-            self._requests[event.worker] = (event, record.timestamp + event.seconds)
+            self.workers.asked(event, record.timestamp)
         elif not isinstance(event, DeadLetter) or record.signer in self.config.trust.validator:
             self.groups.apply(record)
-        if isinstance(event, Verdict) and all(judgement.outcome in SOUND for judgement in event.judgements):
-            self._proven.add(event.worker)
+        if isinstance(event, Verdict):
+            group = self.groups.open.get((event.task, event.attempt))
+            if group is not None and group.status in ("complete", "flat"):
+                self.workers.proven.add(group.grant.worker)
         self.changed.set()
 
     async def run(self) -> None:
@@ -133,7 +136,11 @@ class Dispatch:
             elif self.next_version - group.version > self.config.lag.max_lag:
                 await self._close(group, "cancelled", "its policy is too old")
             elif id(group) in overdue and not group.answered:
+                self.workers.proven.discard(group.grant.worker)
                 await self._close(group, "expired", f"no answer within {group.grant.seconds:g} s")
+        flat = [group for group in self.groups.open.values() if group.status == "flat"]
+        for group in flat[: -FLAT_BATCHES * self.config.batch.groups]:
+            await self._close(group, "filtered", "no signal")
 
     async def finish(self, detail: str) -> None:
         """Grant nothing more, and close what is open."""
@@ -150,7 +157,10 @@ class Dispatch:
 
     async def _close(self, group: Group, reason: CloseReason, detail: str) -> None:
         grant = group.grant
-        if reason not in ("filtered", "cancelled") and grant.attempt + 1 >= self.config.batch.attempts:
+        if (
+            reason not in ("filtered", "cancelled", "returned")
+            and grant.attempt + 1 >= self.config.batch.attempts
+        ):
             reason, detail = "dead", f"{reason} ({detail}) at attempt {grant.attempt + 1}"
         event = TaskClosed(
             worker=grant.worker, task=grant.task, attempt=grant.attempt, reason=reason, detail=detail[:4096]
@@ -169,8 +179,11 @@ class Dispatch:
     async def _grant(self) -> None:
         new: list[Group] = []
         unconsumed = len(self.groups.unconsumed())
-        while self._admits(unconsumed) and (worker := self._neediest()) is not None:
+        self.workers.forget_expired(time.time())
+        held = self.groups.held()
+        while self._admits(unconsumed) and (worker := self.workers.next(held, self.standings)) is not None:
             new.append(self.groups.expect(self._make(worker)))
+            held[worker] += 1
             unconsumed += 1
         sequences = await asyncio.gather(*(self._writer.publish(group.grant) for group in new))
         for group, sequence in zip(new, sequences, strict=True):
@@ -186,16 +199,6 @@ class Dispatch:
             self.policy.version,
             self.config.lag.max_lag,
         )
-
-    def _neediest(self) -> str | None:
-        """The worker in good standing that holds the smallest share of what it asks for, if any asks for more."""
-        now, shares = time.time(), {}
-        for worker, (request, until) in self._requests.items():
-            wanted = request.groups if worker in self._proven else min(request.groups, NEWCOMER_GROUPS)
-            held = self.groups.held_by(worker)
-            if now < until and held < wanted and self.standings.allowed(worker):
-                shares[worker] = held / wanted
-        return min(shares, key=shares.__getitem__, default=None)
 
     def _make(self, worker: str) -> TaskGranted:
         assert self.policy is not None
@@ -221,10 +224,4 @@ class Dispatch:
             policy_digest=self.policy.digest,
             nonce=self._secret.nonce(worker, task, attempt),
             seconds=self.config.sampling.seconds,
-        )
-
-    def workers(self) -> int:
-        """Workers whose request counts now."""
-        return sum(
-            time.time() < until and self.standings.allowed(w) for w, (_, until) in self._requests.items()
         )

@@ -8,6 +8,7 @@ anything twice) gives the same state. The snapshot is a list of sequences: resto
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -161,10 +162,10 @@ class Groups:
         self.folded["TASKS"] = max(self.folded.get("TASKS", 0), sequence)
 
     def close(self, sequence: int, event: TaskClosed) -> None:
-        """The attempt has ended; unless it was the last one, its task is to be granted again."""
+        """The attempt has ended; unless that is the end of the task, it is to be granted again."""
         self.folded["TASKS"] = max(self.folded.get("TASKS", 0), sequence)
         group = self.open.pop((event.task, event.attempt), None)
-        if group is not None and event.reason != "dead":
+        if group is not None and event.reason not in ("dead", "filtered"):
             self.again[event.task] = (group.sequence, group.grant)
 
     def consume(self, sequence: int, event: BatchFormed) -> None:
@@ -197,9 +198,9 @@ class Groups:
         """Groups that will want a place in a batch: all but those known to have no signal."""
         return [group for group in self.open.values() if group.status != "flat"]
 
-    def held_by(self, worker: str) -> int:
-        """Grants that the worker has still to answer."""
-        return sum(not group.answered for group in self.open.values() if group.grant.worker == worker)
+    def held(self) -> Counter[str]:
+        """Worker -> grants that it has still to answer."""
+        return Counter(group.grant.worker for group in self.open.values() if not group.answered)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data: how far each stream was folded, and which messages the open groups consist of."""

@@ -160,6 +160,48 @@ def test_a_batch_takes_its_groups_and_closes_the_flat_ones() -> None:
 def test_held_counts_what_is_still_to_be_answered() -> None:
     groups, granted = Groups(), grant(0)
     groups.apply(record(granted, 1))
-    assert groups.held_by(granted.worker) == 1
+    assert groups.held()[granted.worker] == 1
     groups.apply(record(rollouts(granted), 1))
-    assert groups.held_by(granted.worker) == 0
+    assert groups.held()[granted.worker] == 0
+
+
+def test_what_comes_after_the_judgement_changes_nothing() -> None:
+    groups, granted = Groups(), grant(0)
+    groups.apply(record(granted, 1))
+    groups.apply(record(rollouts(granted), 1))
+    groups.apply(record(verdict(rollouts(granted)), 1))
+    before = groups.snapshot()["open"]
+    groups.apply(record(rollouts(granted, (0, 1), 1, 2), 2))
+    groups.apply(record(WorkReturned(worker=granted.worker, task="0", attempt=0, reason="too hard"), 1))
+    assert groups.snapshot()["open"] == before
+    assert groups.open["0", 0].status == "complete"
+
+
+def test_slices_that_disagree_on_their_number_are_rejected() -> None:
+    groups, granted = Groups(), grant(0, size=3)
+    groups.apply(record(granted, 1))
+    groups.apply(record(rollouts(granted, (0,), 0, 2), 1))
+    groups.apply(record(rollouts(granted, (1,), 1, 3), 2))
+    assert groups.open["0", 0].failure[0] == "rejected"
+
+
+def test_more_slices_than_completions_are_rejected() -> None:
+    groups, granted = Groups(), grant(0)
+    groups.apply(record(granted, 1))
+    groups.apply(record(rollouts(granted, (0,), 0, 3), 1))
+    assert groups.open["0", 0].failure[0] == "rejected"
+
+
+def test_a_grant_cannot_be_returned_once_an_answer_has_begun() -> None:
+    groups, granted = Groups(), grant(0)
+    groups.apply(record(granted, 1))
+    groups.apply(record(rollouts(granted, (0,), 0, 2), 1))
+    groups.apply(record(WorkReturned(worker=granted.worker, task="0", attempt=0, reason="too hard"), 1))
+    assert groups.open["0", 0].status == "open"
+
+
+def test_a_filtered_task_does_not_come_again() -> None:
+    groups = Groups()
+    groups.apply(record(grant(7), 1))
+    groups.apply(record(close(grant(7), "filtered"), 2))
+    assert groups.again == {}
