@@ -13,7 +13,7 @@ from bus import Bus, Component, Writer
 from bus.tasks import beside
 from environments import Prompts
 from schemas import Control, DeadLetter, Rollouts, Verdict, WorkRequested, WorkReturned
-from schemas.config import Config
+from schemas.config import Config, ConfigError
 from schemas.event import Event
 from trainer import checkpoint
 from trainer.curriculum import Curriculum
@@ -60,7 +60,12 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
         component.doing("restoring")
         learner = Learner(await asyncio.to_thread(policy.load, template, "float32"), config)
         writer = await Writer.open(component.bus)
+        run_id = (await component.bus.wait_for_run()).event.id
         saved = await asyncio.to_thread(checkpoint.load, directory / "checkpoints")
+        if saved is not None and saved.fold["run"] != run_id:
+            raise ConfigError(
+                f"{directory / 'checkpoints'} is of another run of this name; move it away or choose another run.name"
+            )
         groups = await restore_groups(component.bus, saved.fold["groups"] if saved else None)
         progress = Progress(lineage=0, step=0, version=0, digest=policy.digest(learner.publishable()))
         if saved is not None:
@@ -71,10 +76,19 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
         dispatch = Dispatch(config, component.bus, writer, groups, curriculum, prompts, secret)
         publication = Publication(config, writer, component.identity, directory / "outgoing", template)
         trainer = Trainer(
-            config, component, writer, dispatch, learner, publication, progress, directory / "checkpoints"
+            config,
+            component,
+            writer,
+            dispatch,
+            learner,
+            publication,
+            progress,
+            directory / "checkpoints",
+            run_id,
         )
         if not same_lineage:
             await dispatch.close_all("a new lineage began")
+            await trainer.save()  # the next start must not compare with the line that was left
         await beside(trainer.run(secret), *(_follow(component.bus, trainer, stream) for stream in FOLLOWED))
 
     await component.serve()

@@ -43,10 +43,12 @@ class Trainer:
         publication: Publication,
         progress: Progress,
         checkpoints: Path,
+        run_id: str,
     ) -> None:
         self.config, self.component, self.writer = config, component, writer
         self.dispatch, self.groups, self.learner = dispatch, dispatch.groups, learner
-        self.publication, self.progress, self.checkpoints = publication, progress, checkpoints
+        self.publication, self.progress = publication, progress
+        self.checkpoints, self.run_id = checkpoints, run_id
         dispatch.next_version = progress.version
         dispatch.batches_left = config.run.steps - progress.step
         self.weights = learner.publishable()
@@ -144,10 +146,13 @@ class Trainer:
 
     async def save_if_due(self) -> None:
         """Checkpoint: weights, optimizer, and the fold with its sequences, all as of the same step."""
-        if self.progress.step % self.config.checkpoint.every:
-            return
+        if self.progress.step % self.config.checkpoint.every == 0:
+            await self.save()
+
+    async def save(self) -> None:
+        """Checkpoint as of now; the caller sees to it that no step is under way."""
         async with self.dispatch.writing:
-            fold = {"progress": vars(self.progress), "groups": self.groups.snapshot()}
+            fold = {"run": self.run_id, "progress": vars(self.progress), "groups": self.groups.snapshot()}
         saved = checkpoint.Checkpoint(self.progress.step, self.learner.state(), fold)
         await asyncio.to_thread(checkpoint.save, self.checkpoints, saved, self.config.checkpoint.keep)
 
