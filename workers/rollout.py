@@ -32,7 +32,7 @@ class RolloutWorker:
     """Answers grants in the order in which they came, those of one policy in one batch.
 
     batch: groups generated at once. ahead: batches held in all, so that the next one is here when one is done.
-    held: grants that wait. begun: those that are generated now. sending: the answers that are on their way.
+    held: grants that wait. sending: the answers that are on their way.
     """
 
     def __init__(
@@ -41,13 +41,12 @@ class RolloutWorker:
         self.component, self.policies, self.engine = component, policies, engine
         self.batch, self.ahead = batch, ahead
         self.held: deque[TaskGranted] = deque()
-        self.begun: list[TaskGranted] = []
         self.sending: asyncio.Task[None] | None = None
         self.arrived = asyncio.Event()
 
     async def run(self) -> None:
         """Work until cancelled."""
-        sequence = await self.return_left()
+        sequence = await self.return_unanswered("the worker was restarted")
         await together(self.ask(), self.receive(sequence), self.work())
 
     async def ask(self) -> None:
@@ -67,8 +66,8 @@ class RolloutWorker:
             engine=self.engine.name,
         )
 
-    async def return_left(self) -> int:
-        """Return what an earlier life of this worker left unanswered; how far TASKS was read."""
+    async def return_unanswered(self, reason: str) -> int:
+        """Return every grant that is still open and not answered; how far TASKS was read."""
         bus, me = self.component.bus, self.component.identity.public_key
         sequence = 0
         left: dict[tuple[str, int], TaskGranted] = {}
@@ -78,9 +77,10 @@ class RolloutWorker:
                 left.pop((event.task, event.attempt), None)
             elif isinstance(event, TaskGranted) and time.time() < record.timestamp + event.seconds:
                 left[event.task, event.attempt] = event
-        for grant in left.values():
-            if not await self.answered(grant):
-                await self.give_back(grant, "the worker was restarted")
+        answered = await asyncio.gather(*(self.answered(grant) for grant in left.values()))
+        for grant, done in zip(left.values(), answered, strict=True):
+            if not done:
+                await self.give_back(grant, reason)
         return sequence
 
     async def receive(self, sequence: int) -> None:
@@ -117,10 +117,10 @@ class RolloutWorker:
             self.component.capacity["tokens_per_s"] = tokens / (time.monotonic() - started)
             if self.sending is not None:
                 await asyncio.shield(self.sending)
-            self.begun, self.sending = [], asyncio.create_task(self.send(answers))
+            self.sending = asyncio.create_task(self.send(answers))
 
     async def batches(self) -> AsyncIterator[list[TaskGranted]]:
-        """The oldest grants of one policy, at most `batch`, as soon as there is one; they are begun."""
+        """The oldest grants of one policy, at most `batch`, as soon as there is one."""
         while True:
             if not self.held:
                 self.component.waiting("for grants")
@@ -128,10 +128,10 @@ class RolloutWorker:
                 await self.arrived.wait()
                 continue
             version = self.held[0].policy_version
-            self.begun = []
-            while self.held and self.held[0].policy_version == version and len(self.begun) < self.batch:
-                self.begun.append(self.held.popleft())
-            yield self.begun
+            taken: list[TaskGranted] = []
+            while self.held and self.held[0].policy_version == version and len(taken) < self.batch:
+                taken.append(self.held.popleft())
+            yield taken
 
     async def ready(self, grants: list[TaskGranted]) -> bool:
         """Bring the engine to the granted policy; when that cannot be had, return the grants."""
@@ -144,7 +144,6 @@ class RolloutWorker:
             await asyncio.to_thread(self.engine.load, folder, version, digest)
         except (RelayError, policy.DigestMismatch) as error:
             log.warning("grants returned: no weights", version=version, reason=str(error))
-            self.begun = []
             for grant in grants:
                 await self.give_back(grant, str(error))
             return False
@@ -171,9 +170,8 @@ class RolloutWorker:
         )
 
     async def stop(self) -> None:
-        """Ask for nothing more, return what was not answered, see off what is on its way; `run` has ended before."""
+        """Ask for nothing more, see off what is on its way, return the rest; `run` has ended before."""
         await self.component.bus.publish(self.request(0))
-        for grant in (*self.begun, *self.held):
-            await self.give_back(grant, "the worker stops")
         if self.sending is not None:
-            await self.sending
+            await asyncio.wait((self.sending,))
+        await self.return_unanswered("the worker stops")
