@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import numpy as np
@@ -22,8 +22,11 @@ GROUP_SIZE = 4
 NOBODY = "U" + "A" * 55
 
 
-def measure(config: Config, batches: Sequence[int]) -> Bands:
-    """Bands from groups generated 1, 8, 32... at a time and audited by a model of its own."""
+def measure(config: Config, batches: Sequence[int], say: Callable[[int], None]) -> Bands:
+    """Bands from groups generated 1, 8, 32... at a time and audited by a model of its own.
+
+    say: called with each of `batches` when it begins.
+    """
     folder = policy.folder(config.policy.model)
     environment = environments.load(config.environment.name, config.environment.arguments)
     prompts = Prompts(environment, policy.tokenizer(folder))
@@ -34,6 +37,7 @@ def measure(config: Config, batches: Sequence[int]) -> Bands:
     numbers = count()
     audits: list[list[Check]] = []
     for batch in batches:
+        say(batch)
         grants = [_grant(config, prompts, next(numbers), digest) for _ in range(batch)]
         made = engine.generate([GroupRequest.of(grant) for grant in grants])
         claims = [claim for grant, group in zip(grants, made, strict=True) for claim in _claims(grant, group)]

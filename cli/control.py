@@ -10,14 +10,14 @@ import click
 
 from bus import Bus
 from bus.identity import Identity, key_file
-from cli.options import attach
+from cli import options
 from schemas import Control
 
 
 @click.command("control")
 @click.argument("action", type=click.Choice(["pause", "resume", "stop"]))
 @click.option("--reason", default="", help="For people, kept in the event.")
-@attach
+@options.attach
 def command(
     action: Literal["pause", "resume", "stop"],
     reason: str,
@@ -36,7 +36,7 @@ def command(
     """
 
     async def tell() -> int:
-        identity = Identity.load_or_create(key_file("operator", name or "operator", keys))
+        identity = Identity.load_or_create(key_file("operator", name or "", keys))
         async with Bus.connect(url, run, identity=identity, name="control") as bus:
             await bus.wait_for_run(timeout=5)
             return await bus.publish(Control(action=action, reason=reason))

@@ -15,20 +15,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import structlog
 from rich.console import Console
 
-from bus import Bus
+from bus import Bus, NoStream
 from bus.server import Server
+from bus.tasks import beside
 from cli import live, summary
-from cli.local import LocalRun, output_of
-from cli.stack import Stack
+from cli.local import LocalRun
+from cli.stack import Stack, StackFailed
+from cli.stages import output_of, stage
 from cli.view import RunView
+from schemas import RunEnded
 from schemas.config import ConfigError, load
+from schemas.errors import CairnError
 
 BAR = 0.9
 """Exact match on the held-out prompts that the last policy has to reach."""
 METRIC = "exact"
 RUN = "demo"
+SERVER_SECONDS = 1.0
+
+log = structlog.get_logger()
 
 
 @click.command("demo")
@@ -66,11 +74,20 @@ def command(steps: int | None, seed: int, cheat: bool, run_dir: Path | None, as_
       cairn demo --run-dir runs/mine       keeps every event for later inspection
     """
     with _folder(run_dir) as folder:
-        result = asyncio.run(demo(folder, steps, seed, cheat))
+        try:
+            result = asyncio.run(demo(folder, steps, seed, cheat))
+        except asyncio.CancelledError:  # by a signal
+            kept = f"; the same command with --run-dir {run_dir} goes on from here" if run_dir else ""
+            click.echo(f"cairn: stopped{kept}", err=True)
+            sys.exit(130)
     if not as_json:
-        summary.show(result, Console())
+        summary.show(result, METRIC, Console())
     click.echo(json.dumps(result.figures))
-    sys.exit(0 if (result.figures["reward_last"] or 0) >= BAR else 1)
+    reached = result.figures["reward_last"] or 0.0
+    if reached < BAR:
+        raise CairnError(
+            f"the last policy gets {reached:.1%} of the held-out words right, below the bar of {BAR:.0%}"
+        )
 
 
 async def demo(folder: Path, steps: int | None, seed: int, cheat: bool) -> summary.Result:
@@ -80,44 +97,64 @@ async def demo(folder: Path, steps: int | None, seed: int, cheat: bool) -> summa
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    console = Console(stderr=True)
     overrides = {"run.seed": str(seed)} | ({"run.steps": str(steps)} if steps else {})
     with importlib.resources.as_file(importlib.resources.files("configs") / "demo.toml") as config:
-        overrides["policy.model"] = json.dumps(await output_of("tiny", str(config), "--seed", str(seed)))
-        bands = json.loads(
-            await output_of("calibrate", str(config), "--policy.model", overrides["policy.model"])
-        )
-        overrides |= {f"audit.bands.{name}": str(value) for name, value in bands.items()}
+        with stage(console, "a tiny model, warmed up until it answers badly") as tell:
+            model = json.dumps(await output_of(tell, "tiny", str(config), "--seed", str(seed)))
+        with stage(console, "how far honest rollouts lie from a validator's prefill") as tell:
+            bands = await output_of(tell, "calibrate", str(config), f"--policy.model={model}")
+        overrides |= {"policy.model": model}
+        overrides |= {f"audit.bands.{name}": str(value) for name, value in json.loads(bands).items()}
         with Server(folder / "nats") as server:
             run = LocalRun(folder, RUN, server.url, config, overrides, cheats=int(cheat))
-            view = await watch(run, load(config, overrides).run.steps)
+            view = await watch(run, server, console, load(config, overrides).run.steps)
     cheats = {run.key("worker", f"cheat-{number}") for number in range(1, run.cheats + 1)}
     return summary.Result(summary.figures(view, cheats, METRIC, time.monotonic() - started, seed), view)
 
 
-async def watch(run: LocalRun, steps: int) -> RunView:
+async def watch(run: LocalRun, server: Server, console: Console, steps: int) -> RunView:
     """Start the processes, show the run, wait for the trainer and for the last evaluation, read the streams."""
     view = RunView()
-    async with Stack(run.folder / "logs") as stack:
+    async with Bus.connect(run.url, run.run, name="demo") as bus, Stack(run.folder / "logs") as stack:
+        await _not_ended(bus, run.folder)
         run.start(stack)
-        async with (
-            Bus.connect(run.url, run.run, name="demo") as bus,
-            live.shown(view, Console(stderr=True), steps),
-        ):
-            following = asyncio.create_task(_follow(bus, view))
-            await stack.ended("trainer")
-            await stack.ended("evaluator")
-            following.cancel()
+        async with live.shown(view, console, steps, list(stack.members)):
+            await beside(_ended(stack), _follow(bus, view), _keep(server))
             return await summary.read(bus)
 
 
+async def _ended(stack: Stack) -> None:
+    await stack.ended("trainer")
+    await stack.ended("evaluator")
+
+
+async def _keep(server: Server) -> None:
+    """Start nats-server again when it has died, as the stack does with the processes."""
+    while True:
+        await asyncio.sleep(SERVER_SECONDS)
+        if server.pid is None:
+            log.warning("restarting", process="nats-server")
+            server.start()
+
+
+async def _not_ended(bus: Bus, folder: Path) -> None:
+    try:
+        await bus.wait_for_run(timeout=0)
+    except NoStream:
+        return
+    if await bus.last(RunEnded) is not None:
+        raise ConfigError(f"the run in {folder} has ended; give another --run-dir")
+
+
 async def _follow(bus: Bus, view: RunView) -> None:
-    await bus.wait_for_run(timeout=60)
+    await bus.wait_for_run()
     await live.follow(bus, view)
 
 
 @contextmanager
 def _folder(chosen: Path | None) -> Iterator[Path]:
-    """The run's folder: the user's, which stays, or a temporary one, which stays only when something failed."""
+    """The run's folder: the user's, which stays, or a temporary one, which stays only when a process failed."""
     if chosen is not None:
         chosen.mkdir(parents=True, exist_ok=True)
         yield chosen.resolve()
@@ -125,7 +162,7 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="cairn-demo-"))
     try:
         yield folder
-    except ConfigError:
+    except StackFailed:
         click.echo(f"cairn: the run's folder was kept: {folder}", err=True)
         raise
     except BaseException:

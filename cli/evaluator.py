@@ -7,18 +7,19 @@ from pathlib import Path
 
 import click
 
-from cli.options import attach, folder
+from cli import options
 
 
 @click.command("evaluator")
-@attach
-@click.option("--threads", type=int, default=0, help="CPU threads of torch; 0 leaves it to torch.")
-@click.option("--directory", type=click.Path(path_type=Path), default=None,
-              help="Where weights are kept.  [default: a temporary folder]")  # fmt: skip
+@options.attach
+@options.threads
+@options.directory
 def command(
     url: str, run: str, keys: Path | None, name: str | None, threads: int, directory: Path | None
 ) -> None:
     """Measure the policies of a run on its held-out tasks; ends after the run's last policy.
+
+    Its key must be among trust.evaluator of the run's configuration (cairn keys show).
 
     \b
     Example:
@@ -26,5 +27,5 @@ def command(
     """
     from workers.start import serve_evaluator
 
-    with folder(directory) as weights:
+    with options.folder(directory) as weights:
         asyncio.run(serve_evaluator(url, run, keys, name or "evaluator", threads, weights))

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from bus.identity import Identity, key_file
-
-ROLES = ("trainer", "validator", "evaluator", "operator", "ranker", "relay", "worker")
+from cli import options
 
 
 @click.group("keys")
@@ -20,18 +19,25 @@ def command() -> None:
     Examples:
       cairn keys show validator            the public key for trust.validator
       cairn keys show validator second --keys ./keys
+      cairn keys show filter variety       of Component(kind="filter", name="variety")
     """
 
 
 @command.command("show")
-@click.argument("role", type=click.Choice(ROLES))
+@click.argument("kind", callback=options.token)
 @click.argument("name", required=False)
-@click.option(
-    "--keys", type=click.Path(path_type=Path), envvar="CAIRN_KEYS", default=None, help="Folder of the keys."
-)
+@options.keys
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def show(role: str, name: str | None, keys: Path | None, as_json: bool) -> None:
-    """Print the public key of ROLE (and NAME, by default the role's own), made when it is missing."""
-    path = key_file(role, name or role, keys)
+def show(kind: str, name: str | None, keys: Path | None, as_json: bool) -> None:
+    """Print the public key of a process, made when it is missing.
+
+    KIND is trainer, validator, evaluator, operator, worker, relay, or what a program of your own calls itself;
+    NAME is what its --name says, by default the kind again.
+
+    \b
+    Example:
+      cairn keys show validator
+    """
+    path = key_file(kind, name or "", keys)
     public = Identity.load_or_create(path).public_key
-    click.echo(json.dumps({"role": role, "public_key": public, "file": str(path)}) if as_json else public)
+    click.echo(json.dumps({"kind": kind, "public_key": public, "file": str(path)}) if as_json else public)

@@ -5,16 +5,13 @@ Each is started by a public command; the same commands on several machines make 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from bus.identity import Identity, key_file
 from cli.stack import Stack
-from schemas.config import ConfigError
 
 TRUSTED = ("validator", "evaluator", "operator")
 
@@ -40,12 +37,12 @@ class LocalRun:
 
     def key(self, kind: str, name: str = "") -> str:
         """The public key of one of the run's processes."""
-        return Identity.load_or_create(key_file(kind, name or kind, self.folder / "keys")).public_key
+        return Identity.load_or_create(key_file(kind, name, self.folder / "keys")).public_key
 
     def start(self, stack: Stack) -> None:
         """Start every process; the order does not matter, each waits for what it needs."""
-        origin = free_port()
-        parent = f"http://127.0.0.1:{origin}"
+        port = free_port()
+        parent = f"http://127.0.0.1:{port}"
         join = ["--url", self.url, "--run", self.run, "--keys", str(self.folder / "keys")]
         threads = ["--threads", str(self.threads)]
         settings = {"bus.url": self.url, "run.name": self.run, "relay.origin": parent, **self.overrides}
@@ -53,36 +50,18 @@ class LocalRun:
         stack.start(
             "trainer", "train", str(self.config), "--directory", str(self.folder / "trainer"),
             "--keys", str(self.folder / "keys"), *threads,
-            *(part for name, value in settings.items() for part in (f"--{name}", value)),
+            *(f"--{name}={value}" for name, value in settings.items()),
         )  # fmt: skip
-        stack.start(
-            "origin",
-            "relay",
-            *join,
-            "--name",
-            "origin",
-            "--origin",
-            "--port",
-            str(origin),
-            *self._weights("origin"),
-        )
+        origin = ["--name", "origin", "--origin", "--port", str(port)]
+        stack.start("origin", "relay", *join, *origin, *self._weights("origin"))
         for number in range(1, self.relays + 1):
             name = f"relay-{number}"
             stack.start(name, "relay", *join, "--name", name, "--parent", parent, *self._weights(name))
         stack.start("validator", "validator", *join, *threads, *self._weights("validator"))
+        batch = ["--batch", str(self.batch)]
         for number in range(1, self.workers + 1):
             name = f"worker-{number}"
-            stack.start(
-                name,
-                "worker",
-                *join,
-                *threads,
-                "--name",
-                name,
-                "--batch",
-                str(self.batch),
-                *self._weights(name),
-            )
+            stack.start(name, "worker", *join, *threads, "--name", name, *batch, *self._weights(name))
         for number in range(1, self.cheats + 1):
             name = f"cheat-{number}"
             stack.start(name, "worker", *join, *threads, "--name", name, "--dishonest", *self._weights(name))
@@ -90,23 +69,6 @@ class LocalRun:
 
     def _weights(self, name: str) -> list[str]:
         return ["--directory", str(self.folder / "weights" / name)]
-
-
-async def output_of(*arguments: str) -> str:
-    """The last line that `cairn ARGUMENTS` prints on stdout; its stderr is shown. Raises ConfigError when it fails."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cli.main", *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    if process.returncode:
-        raise ConfigError(
-            f"cairn {' '.join(arguments[:2])} failed with exit code {process.returncode}; see above"
-        )
-    return output.decode().strip().splitlines()[-1]
 
 
 def free_port() -> int:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import NoReturn
 
 import click
 
 from bus import logs
-from bus.errors import BusError
 from cli import parent
-from relay.errors import RelayError
-from schemas.config import ConfigError
+from schemas.errors import mendable
 
 COMMANDS = {
     "demo": "a tiny model learns through the whole stack on this machine",
@@ -58,32 +56,30 @@ def cairn() -> None:
     """
 
 
-def main() -> Any:
-    """Entry point. A fault that the user can mend is one line on stderr; exit code 2 for usage, 1 otherwise."""
+def main() -> NoReturn:
+    """Entry point. What a user can mend is one line on stderr; exit code 2 for usage and configuration, 1 otherwise."""
     parent.watch()
     logs.configure()
     try:
-        return cairn(standalone_mode=False)
-    except click.exceptions.Abort:
+        sys.exit(cairn(standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "cairn"
+        _fail(f"{command}: {error.format_message().rstrip('.')}; see {command} --help", error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (ConfigError, BusError, RelayError, OSError, ExceptionGroup) as error:
-        known = first_known(error)
-        if known is None:
+    except Exception as error:
+        told = mendable(error)
+        if told is None:
             raise
-        click.echo(f"cairn: {known}", err=True)
-        sys.exit(1)
+        _fail(f"cairn: {told}", told.exit_code)
 
 
-def first_known(error: BaseException) -> BaseException | None:
-    """The error that a user can read: itself, or the first such one within a group."""
-    if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := first_known(inner))), None)
-    return error if isinstance(error, ConfigError | BusError | RelayError | OSError) else None
+def _fail(text: str, code: int) -> NoReturn:
+    click.echo(" ".join(text.split()), err=True)  # one line, whatever a library wrapped into it
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
 
 from bus import Component
-from cli.options import attach, folder
+from cli import options
 from relay.node import RelayNode
-from schemas.config import ConfigError
 
 
 @click.command("relay")
-@attach
+@options.attach
 @click.option("--origin", is_flag=True, help="Be the origin: take uploads from the run's trainer.")
 @click.option("--parent", default="", help="URL of the relay above this one.  [default: the run's origin]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -35,10 +35,10 @@ def command(
       cairn relay --parent http://trainer.example:7070 --host 0.0.0.0 --port 7071 --advertise http://relay.example:7071
     """
     if origin and parent:
-        raise ConfigError("an origin has no parent: give either --origin or --parent URL")
+        raise click.UsageError("an origin has no parent: give either --origin or --parent URL")
     kind = "origin" if origin else "relay"
     component = Component(kind="relay", name=name or kind, url=url, run=run, keys=keys, ends_with_run=False)
-    with folder(directory) as chunks:
+    with options.folder(directory) as chunks:
         node = RelayNode(chunks, host=host, port=port, parent=parent, origin=origin, url=advertise)
         component.task(node.serve)
-        component.run()
+        asyncio.run(component.serve())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,9 @@ from typing import Self
 
 import structlog
 
-from cli.parent import PARENT
+from cli import parent
 from schemas.config import ConfigError
+from schemas.errors import CairnError
 
 log = structlog.get_logger()
 
@@ -25,14 +24,14 @@ STOP_SECONDS = 10.0
 
 @dataclass
 class Member:
-    """One process: its command, its log, how often it was restarted, and the task that watches it."""
+    """One process: the arguments of `cairn`, its log, how often it was restarted, and the task that watches it."""
 
     name: str
-    command: Sequence[str]
+    arguments: Sequence[str]
     log: Path
     restarts: int = 0
     process: asyncio.subprocess.Process | None = None
-    watching: asyncio.Task[int] | None = None
+    watching: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -41,10 +40,15 @@ class Member:
     def last_line(self) -> str:
         """What the log says at its end, for an error message."""
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
-        return lines[-1] if lines else "it wrote nothing"
+        return lines[-1].removeprefix("cairn: ") if lines else "it wrote nothing"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if the process runs."""
+        if self.process and self.pid:
+            self.process.send_signal(number)
 
 
-class StackFailed(ConfigError):
+class StackFailed(CairnError):
     """A process of the stack keeps dying; the message has the last line of its log."""
 
 
@@ -66,7 +70,7 @@ class Stack:
 
     def start(self, name: str, *arguments: str) -> Member:
         """Run `cairn ARGUMENTS` as `name` until it ends by itself; a crash restarts it, up to RESTARTS times."""
-        member = Member(name, [sys.executable, "-m", "cli.main", *arguments], self.logs / f"{name}.log")
+        member = Member(name, arguments, self.logs / f"{name}.log")
         self.members[name] = member
         member.watching = asyncio.create_task(self._keep(member), name=name)
         return member
@@ -81,8 +85,8 @@ class Stack:
                 [task for task in watching if not task.done()], return_when=asyncio.FIRST_COMPLETED
             )
             for task in watching:
-                if task.done() and task.exception():
-                    raise task.exception() or AssertionError
+                if task.done():
+                    task.result()
         wanted.result()
 
     async def stop(self) -> None:
@@ -90,29 +94,24 @@ class Stack:
         for member in self.members.values():
             if member.watching:
                 member.watching.cancel()
-            _signal(member, signal.SIGTERM)
+            member.signal(signal.SIGTERM)
         running = [member.process.wait() for member in self.members.values() if member.process and member.pid]
         if running:
             await asyncio.wait([asyncio.ensure_future(wait) for wait in running], timeout=STOP_SECONDS)
         for member in self.members.values():
-            _signal(member, signal.SIGKILL)
+            member.signal(signal.SIGKILL)
             if member.process:
                 await member.process.wait()
 
-    async def _keep(self, member: Member) -> int:
+    async def _keep(self, member: Member) -> None:
         while True:
             with member.log.open("ab") as output:
-                member.process = await asyncio.create_subprocess_exec(
-                    *member.command,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env={**os.environ, PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
-                    start_new_session=True,  # Ctrl-C reaches this process only, which then ends the others
-                )
+                member.process = await parent.spawn(*member.arguments, stdout=output, stderr=output)
             code = await member.process.wait()
             if code == 0:
-                return code
+                return
+            if code == ConfigError.exit_code:  # the same again next time
+                raise StackFailed(f"{member.name}: {member.last_line()}")
             if member.restarts == RESTARTS:
                 raise StackFailed(
                     f"{member.name} keeps dying (exit code {code}): {member.last_line()}; see {member.log}"
@@ -120,8 +119,3 @@ class Stack:
             log.warning("restarting", process=member.name, code=code)
             await asyncio.sleep(min(0.2 * 2**member.restarts, 5.0))
             member.restarts += 1
-
-
-def _signal(member: Member, number: signal.Signals) -> None:
-    if member.process and member.pid:
-        member.process.send_signal(number)

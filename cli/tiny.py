@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -31,7 +33,7 @@ CACHE = Path("~/.cache/cairn/models")
 def command(config: Path, seed: int | None, cache: Path) -> None:
     """Make the tiny model that a reverse-text run starts from, and print its folder.
 
-    It is warmed up on demonstrations of the run's training words, half of them with a mistake, so that it
+    It is warmed up on demonstrations of the run's training words, some of them with a mistake, so that it
     answers, but badly. The same settings give the same model; a second call only prints the folder.
 
     \b
@@ -42,11 +44,22 @@ def command(config: Path, seed: int | None, cache: Path) -> None:
     from trainer.tiny import Tiny, make_tiny
 
     settings = Tiny(environment=resolved.environment, seed=resolved.run.seed if seed is None else seed)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("warming the tiny model up", total=None)
-        folder = make_tiny(
-            settings,
-            cache.expanduser(),
-            lambda done, total, loss: bar.update(task, completed=done, total=total),
-        )
+    with _progress(Console(stderr=True)) as progress:
+        folder = make_tiny(settings, cache.expanduser(), progress)
     click.echo(folder)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[int, int, float], None]]:
+    """A bar in a terminal, a line now and then elsewhere."""
+    if not console.is_terminal:
+        yield _line
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("warming the tiny model up", total=None)
+        yield lambda done, total, loss: bar.update(task, completed=done, total=total)
+
+
+def _line(done: int, total: int, loss: float) -> None:
+    if done % max(1, total // 20) == 0:
+        click.echo(f"warming up: step {done} of at most {total}, loss {loss:.2f}", err=True)

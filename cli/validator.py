@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from cli.options import attach, folder
+from cli import options
 
 
 @click.command("validator")
-@attach
-@click.option("--threads", type=int, default=0, help="CPU threads of torch; 0 leaves it to torch.")
-@click.option("--directory", type=click.Path(path_type=Path), default=None,
-              help="Where weights are kept.  [default: a temporary folder]")  # fmt: skip
+@options.attach
+@options.threads
+@options.directory
 def command(
     url: str, run: str, keys: Path | None, name: str | None, threads: int, directory: Path | None
 ) -> None:
@@ -28,5 +27,5 @@ def command(
     """
     from validator.start import serve
 
-    with folder(directory) as weights:
+    with options.folder(directory) as weights:
         asyncio.run(serve(url, run, keys, name or "validator", threads, weights))

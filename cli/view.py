@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus import Record
+from bus.logs import printable
 from schemas import (
     BatchFormed,
+    Control,
     EvalCompleted,
     Heartbeat,
     PolicyPublished,
@@ -20,8 +22,10 @@ from schemas import (
 )
 
 STREAMS: tuple[type[Any], ...] = (
-    BatchFormed, EvalCompleted, Heartbeat, PolicyPublished, RunEnded, Slashed, StepCompleted, Verdict,
+    BatchFormed, Control, EvalCompleted, Heartbeat, PolicyPublished, RunEnded, Slashed, StepCompleted, Verdict,
 )  # fmt: skip
+
+NAME_LENGTH = 32
 
 
 @dataclass
@@ -42,7 +46,12 @@ class RunView:
     slashed: dict[str, str] = field(default_factory=dict)
     lags: Counter[int] = field(default_factory=Counter)
     tokens: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=4096))
+    """Accepted completion tokens of the last verdicts, by time."""
     tokens_total: int = 0
+    judged: tuple[float, float] | None = None
+    """Times of the first and of the last verdict."""
+    control: Control | None = None
+    """The operator's last command."""
     ended: RunEnded | None = None
 
     def apply(self, record: Record[Any]) -> None:
@@ -62,6 +71,8 @@ class RunView:
                 self._batch(batch)
             case Verdict() as verdict:
                 self._verdict(verdict, record.timestamp)
+            case Control() as command:
+                self.control = command
             case RunEnded() as ended:
                 self.ended = ended
 
@@ -80,21 +91,26 @@ class RunView:
         tokens = sum(j.tokens for j in verdict.judgements if j.outcome in ("accepted", "unaudited"))
         self.tokens.append((timestamp, tokens))
         self.tokens_total += tokens
+        self.judged = (self.judged[0] if self.judged else timestamp, timestamp)
 
     def tokens_per_second(self, window: float = 15.0) -> float:
         """Accepted completion tokens a second over the last `window` seconds."""
         since = time.time() - window
         return sum(tokens for at, tokens in self.tokens if at > since) / window
 
-    def accepted(self) -> int:
-        return sum(n for (_, outcome), n in self.outcomes.items() if outcome in ("accepted", "unaudited"))
+    def completions(self, *outcomes: str, worker: str | None = None) -> int:
+        """How many completions, of all workers or of one, had one of these outcomes."""
+        return sum(
+            count
+            for (who, outcome), count in self.outcomes.items()
+            if outcome in outcomes and worker in (None, who)
+        )
+
+    def accepted(self, worker: str | None = None) -> int:
+        return self.completions("accepted", "unaudited", worker=worker)
 
     def rejected(self, worker: str | None = None) -> int:
-        return sum(
-            n
-            for (who, outcome), n in self.outcomes.items()
-            if outcome == "rejected" and worker in (None, who)
-        )
+        return self.completions("rejected", worker=worker)
 
     def policy_bytes_sent(self) -> int:
         """Bytes of the chunks that a client downloads to have every version: those that are new in each."""
@@ -107,5 +123,6 @@ class RunView:
         return sent
 
     def name(self, node: str) -> str:
-        """What people call a node."""
-        return self.nodes[node][0].name if node in self.nodes and self.nodes[node][0].name else node[:9]
+        """What people call a node: as it calls itself, made harmless, or the beginning of its key."""
+        told = self.nodes[node][0].name if node in self.nodes else ""
+        return printable(told[:NAME_LENGTH]) or node[:9]

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import click
 
-from cli.options import attach, folder
+from cli import options
 
 
 @click.command("worker")
-@attach
+@options.attach
 @click.option(
     "--batch", type=click.IntRange(1), default=8, show_default=True, help="Groups generated at once."
 )
-@click.option("--threads", type=int, default=0, help="CPU threads of torch; 0 leaves it to torch.")
-@click.option("--directory", type=click.Path(path_type=Path), default=None,
-              help="Where weights are kept.  [default: a temporary folder]")  # fmt: skip
+@options.threads
+@options.directory
 @click.option(
     "--dishonest",
     is_flag=True,
@@ -42,5 +41,5 @@ def command(
     """
     from workers.start import serve
 
-    with folder(directory) as weights:
+    with options.folder(directory) as weights:
         asyncio.run(serve(url, run, keys, name or "worker", batch, threads, weights, dishonest))
