@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+import transformers
 from blake3 import blake3
 from pydantic import Field
 from tokenizers import Regex, Tokenizer
@@ -67,6 +68,7 @@ def make_tiny(settings: Tiny, cache: Path, progress: sft.Progress | None = None)
         with _one_thread(), torch.random.fork_rng(devices=[]):
             model = initialise(settings)
             _warm_up(model, settings, progress)
+        transformers.logging.disable_progress_bar()
         model.save_pretrained(unfinished)
         tokenizer().save_pretrained(unfinished)
         with contextlib.suppress(OSError):  # another process may have finished the same model meanwhile
