@@ -54,17 +54,26 @@ def folder(name_or_directory: str) -> Path:
         ) from None
 
 
-def load(directory: str | Path, dtype: str | torch.dtype = "auto") -> PreTrainedModel:
+def device() -> torch.device:
+    """Where this process computes: the first GPU when there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load(
+    directory: str | Path, dtype: str | torch.dtype = "auto", device: torch.device | str = "cpu"
+) -> PreTrainedModel:
     """The causal language model of a directory, in evaluation mode.
 
-    dtype: of the weights; "auto": as config.json says. Only safetensors are read and no remote code is run.
-    Raises OSError when files are missing, UnsupportedModel when its logits cannot be replayed.
+    dtype: of the weights; "auto": as config.json says. device: where they go. Only safetensors are read and
+    no remote code is run. Raises OSError when files are missing, UnsupportedModel when its logits cannot be
+    replayed.
     """
     transformers.logging.disable_progress_bar()
     with _LOADING:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             str(directory), dtype=dtype, attn_implementation="sdpa", use_safetensors=True
         )
+    model.to(device)  # type: ignore[arg-type]  # a decorator hides the signature
     model.eval()
     _require_plain_head(model)
     return model

@@ -7,7 +7,6 @@ completion's own tokens. The last token is never fed. The pass knows nothing of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,26 +17,20 @@ from transformers import PreTrainedModel
 Ids = NDArray[np.uint32]
 
 
-class Prefilled(NamedTuple):
-    """hidden: last hidden states after the final norm, [T, H], the model's dtype. logits: float32 [T, V]."""
-
-    hidden: Tensor
-    logits: Tensor
-
-
 @torch.no_grad()
 def prefill(
     model: PreTrainedModel, prompts: Sequence[Ids], completions: Sequence[Ids], token_budget: int = 16384
-) -> list[Prefilled]:
+) -> list[Tensor]:
     """One forward pass over prompt + completion pairs, in batches of at most `token_budget` padded tokens.
 
     prompts: per pair [P], P >= 1. completions: per pair [T], T >= 1. A pair longer than the budget gets a
-    batch of its own. Returns one `Prefilled` per pair, in their order, on the model's device.
+    batch of its own. Returns per pair, in their order, the completion's last hidden states after the final
+    norm, [T, H], in the model's dtype and on its device. Logits are left to `policy.replay`, because those of
+    all rows at once are many times larger.
 
-    Padding is on the right and needs no mask: attention is causal, so no real token sees it. The language
-    model head is paid for completion rows only.
+    Padding is on the right and needs no mask: attention is causal, so no real token sees it.
     """
-    results: dict[int, Prefilled] = {}
+    results: dict[int, Tensor] = {}
     for batch in _batches(
         [len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)], token_budget
     ):
@@ -58,7 +51,7 @@ def _batches(lengths: list[int], token_budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _forward(model: PreTrainedModel, pairs: list[tuple[Ids, Ids]]) -> list[Prefilled]:
+def _forward(model: PreTrainedModel, pairs: list[tuple[Ids, Ids]]) -> Sequence[Tensor]:
     width = max(len(prompt) + len(completion) - 1 for prompt, completion in pairs)
     ids = np.zeros((len(pairs), width), dtype=np.int64)
     rows = []
@@ -68,6 +61,4 @@ def _forward(model: PreTrainedModel, pairs: list[tuple[Ids, Ids]]) -> list[Prefi
         rows.append(np.arange(len(prompt) - 1, fed) + i * width)
     hidden = model.base_model(torch.from_numpy(ids).to(model.device), use_cache=False).last_hidden_state
     produced = hidden.flatten(0, 1)[torch.from_numpy(np.concatenate(rows)).to(model.device)]
-    logits = model.get_output_embeddings()(produced).float()
-    lengths = [len(completion) for _, completion in pairs]
-    return [Prefilled(*both) for both in zip(produced.split(lengths), logits.split(lengths), strict=True)]
+    return produced.split([len(completion) for _, completion in pairs])

@@ -7,7 +7,8 @@ logits can ask whether a token follows from its seed (docs/sampling.md). All ari
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +18,19 @@ from torch import Tensor
 from policy.noise import as_seeds, gumbel
 
 REPLAY_ELEMENTS = 1 << 24
-"""Noise values held at once by a replay: 64 MB."""
+"""Logits that a replay holds at once (tokens times vocabulary): 64 MB, and as much again for noise, scores and
+log-probs."""
+
+
+class Replayed(NamedTuple):
+    """What one completion's tokens come to; float32 [T] each.
+
+    margins: the largest score minus the score of the sent token, 0 where the sent token is the argmax.
+    logprobs: of the sent tokens under the sampling distribution (`token_logprobs`).
+    """
+
+    margins: Tensor
+    logprobs: Tensor
 
 
 def scores(logits: Tensor, temperature: float | Tensor, noise: Tensor) -> Tensor:
@@ -34,33 +47,36 @@ def token_logprobs(logits: Tensor, ids: Tensor, temperature: float | Tensor) -> 
     return (logits / temperature).log_softmax(-1).gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
+@torch.no_grad()
 def replay(
-    logits: Sequence[Tensor],
+    head: Callable[[Tensor], Tensor],
+    hidden: Sequence[Tensor],
     ids: Sequence[NDArray[np.uint32]],
     seeds: Sequence[int] | NDArray[np.uint64],
-    temperature: float,
-) -> list[Tensor]:
-    """How far each sent token is from the one that its seed draws from these logits.
+    temperatures: Sequence[float],
+) -> list[Replayed]:
+    """Run the race of every sent token again, from the hidden rows that produced it.
 
-    logits: per completion float32 [T, V], row j of the token at position j. ids: per completion [T], below V.
-    seeds: one per completion. Returns per completion float32 [T]: the largest score minus the score of the
-    sent token, 0 where the sent token is the argmax.
+    head: rows [N, H] -> logits [N, V]. hidden: per completion [T, H], row j of the token at position j
+    (`policy.prefill`). ids: per completion [T], below V. seeds, temperatures: one per completion. Logits and
+    noise are held for a block of tokens at a time, so memory does not grow with lengths times vocabulary.
     """
     lengths = [len(row) for row in ids]
     if not sum(lengths):
-        return [torch.zeros(0) for _ in lengths]
-    rows, device = torch.cat(list(logits)), logits[0].device
+        return [Replayed(torch.zeros(0), torch.zeros(0)) for _ in lengths]
+    rows = torch.cat(list(hidden))
+    device, vocabulary = rows.device, head(rows[:1]).shape[-1]
+    of = torch.tensor(lengths, device=device)
     tokens = torch.from_numpy(np.concatenate(list(ids)).astype(np.int64)).to(device)
     positions = torch.cat([torch.arange(length, device=device) for length in lengths])
-    keys = as_seeds(seeds, device).repeat_interleave(torch.tensor(lengths, device=device))
-    return list(_margins(rows, tokens, keys, positions, temperature).split(lengths))
-
-
-def _margins(logits: Tensor, tokens: Tensor, seeds: Tensor, positions: Tensor, temperature: float) -> Tensor:
-    vocab, margins = logits.shape[-1], []
-    step = max(1, REPLAY_ELEMENTS // vocab)
-    for at in range(0, len(tokens), step):
+    keys = as_seeds(seeds, device).repeat_interleave(of)
+    temperature = torch.tensor(temperatures, device=device).repeat_interleave(of).unsqueeze(-1)
+    margins, logprobs = torch.empty(len(rows), device=device), torch.empty(len(rows), device=device)
+    step = max(1, REPLAY_ELEMENTS // vocabulary)
+    for at in range(0, len(rows), step):
         part = slice(at, at + step)
-        raced = scores(logits[part], temperature, gumbel(seeds[part], positions[part], vocab))
-        margins.append(raced.amax(-1) - raced.gather(-1, tokens[part].unsqueeze(-1)).squeeze(-1))
-    return torch.cat(margins)
+        logits, sent = head(rows[part]).float(), tokens[part]
+        raced = scores(logits, temperature[part], gumbel(keys[part], positions[part], vocabulary))
+        margins[part] = raced.amax(-1) - raced.gather(-1, sent.unsqueeze(-1)).squeeze(-1)
+        logprobs[part] = token_logprobs(logits, sent, temperature[part])
+    return [Replayed(*both) for both in zip(margins.split(lengths), logprobs.split(lengths), strict=True)]

@@ -139,7 +139,9 @@ class Bands(Section):
     replay_mismatches: Share = 0.1
     """Share of tokens that may lose at all; one token always may."""
     logprob_difference: Positive = 0.5
-    """Mean absolute difference between claimed and recomputed log-probs."""
+    """Mean absolute difference between claimed and recomputed log-probs of a completion."""
+    logprob_worst: Positive = 2.0
+    """The largest such difference of one token: claims of audited completions weigh in the gradient."""
 
 
 class Audit(Section):

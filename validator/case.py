@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import structlog
+
 from environments import Scored, ScoringFailed
 from schemas import Check, Completion, Judgement, Verdict
 from schemas.verdicts import Outcome
 from validator.checks import RULES
 from validator.submission import Submission
+
+log = structlog.get_logger()
 
 
 @dataclass
@@ -37,12 +41,19 @@ class Finding:
         else:
             self.add([Check(name="reward", passed=False, detail=outcome.reason[:4096])], failed="crashed")
 
+    def audited(self, checks: list[Check]) -> None:
+        """Note the checks of an audit, after which the completion is accepted or rejected."""
+        self.add(checks, failed="rejected")
+        if self.going:
+            self.outcome = "accepted"
+
     def judgement(self) -> Judgement:
+        scored = self.scored if self.outcome in ("accepted", "unaudited") else None
         return Judgement(
             index=self.completion.index,
             outcome=self.outcome,
-            reward=self.scored.reward if self.scored else None,
-            metrics=self.scored.metrics if self.scored else {},
+            reward=scored.reward if scored else None,
+            metrics=scored.metrics if scored else {},
             checks=tuple(self.checks),
             tokens=len(self.completion.ids),
         )
@@ -72,6 +83,13 @@ class Case:
         """Note checks that hold or fail for the whole slice."""
         for finding in self.going():
             finding.add(checks, failed)
+
+    def crash(self, error: Exception) -> None:
+        """The validator itself failed at this slice: whatever it was, it is not the worker's fault."""
+        event = self.submission.rollouts
+        log.error("a slice cannot be judged", worker=event.worker, task=event.task, exc_info=error)
+        detail = f"{type(error).__name__}: {error}"[:4096]
+        self.all([Check(name="validator", passed=False, detail=detail)], failed="crashed")
 
     def verdict(self) -> Verdict:
         event = self.submission.rollouts

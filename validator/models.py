@@ -17,13 +17,17 @@ class Models:
         self._policies, self._dtype, self._keep = policies, dtype, keep
         self._models: OrderedDict[int, Any] = OrderedDict()
 
+    def __contains__(self, version: int) -> bool:
+        """Whether getting this version costs nothing."""
+        return version in self._models
+
     async def get(self, version: int) -> Any:
         """The model of a published version, its digest checked. Raises WeightsUnavailable."""
         if version not in self._models:
             folder = await self._policies.folder(version)
             digest = self._policies.published[version].digest
             if len(self._models) < self._keep:
-                model = await asyncio.to_thread(policy.load, folder, self._dtype)
+                model = await asyncio.to_thread(policy.load, folder, self._dtype, policy.device())
                 await asyncio.to_thread(policy.check_digest, model, digest)
             else:
                 _, model = self._models.popitem(last=False)

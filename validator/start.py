@@ -21,6 +21,9 @@ from validator.validator import Validator
 
 SLICES_AT_ONCE = 16
 """Judged together: one prefill for all of them."""
+MODELS = 2
+"""Policies held in memory at most: nearly all slices are of the newest or of the one before it, and an older one
+costs an exchange of weights."""
 ACK_SECONDS = 10.0
 """After so long the slices of a validator that died are judged by another, or by itself once it is back."""
 
@@ -44,8 +47,7 @@ async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, 
     async def judge(records: list[Record[Rollouts]]) -> None:
         validator = await asyncio.shield(ready)
         component.doing(f"judging {len(records)} slices")
-        for verdict in await validator.judge(records):
-            await validator.publish(verdict)
+        await validator.handle(records)
         component.waiting("for rollouts")
 
     await component.serve()
@@ -62,7 +64,7 @@ async def _prepare(component: Component, policies: Policies, ready: asyncio.Futu
     commitment = AuditKeyCommitted(node=component.public_key, commitment=blake3(audit_key).digest())
     await component.bus.publish(commitment)
     async with Scorer(config.environment.name, config.environment.arguments) as scorer:
-        models = Models(policies, config.policy.dtype, keep=config.lag.max_lag + 2)
+        models = Models(policies, config.policy.dtype, keep=min(MODELS, config.lag.max_lag + 1))
         vocabulary = policy.vocabulary(template)
         ready.set_result(
             Validator(config, component.bus, policies, models, scorer, prompts, vocabulary, audit_key)

@@ -35,7 +35,7 @@ class TransformersEngine:
     def __init__(self, dtype: str) -> None:
         self.name = f"transformers {transformers.__version__}"
         self.dtype = dtype
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = policy.device()
         self.version, self.digest = -1, ""
         self._model: PreTrainedModel | None = None
 
@@ -52,9 +52,9 @@ class TransformersEngine:
             return
         self.version, self.digest = -1, ""
         if self._model is None:
-            model = policy.load(folder, self.dtype).requires_grad_(False)
+            model = policy.load(folder, self.dtype, self.device).requires_grad_(False)
             policy.check_digest(model, digest)
-            self._model = model.to(self.device)  # type: ignore[arg-type]  # a decorator hides the signature
+            self._model = model
         else:
             policy.swap(self._model, folder, digest)
         self.version, self.digest = version, digest

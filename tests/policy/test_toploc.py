@@ -118,10 +118,7 @@ def test_median(values: list[int]) -> None:
 def test_another_policy_is_seen(architecture: str) -> None:
     random = np.random.default_rng(0)
     prompts, completions = ([tiny.ids(random, length) for length in (5, 40, 7)] for _ in range(2))
-    honest, other = (
-        [found.hidden for found in prefill(tiny.model(architecture, seed), prompts, completions)]
-        for seed in (0, 1)
-    )
+    honest, other = (prefill(tiny.model(architecture, seed), prompts, completions) for seed in (0, 1))
     proofs = toploc.build(honest)
     for errors in toploc.verify(honest, proofs):
         assert errors.exponent_mismatches.max() == 0

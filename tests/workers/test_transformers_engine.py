@@ -43,6 +43,16 @@ def flat(
     ]
 
 
+def replayed(
+    engine: TransformersEngine,
+    hidden: list[torch.Tensor],
+    ids: list[np.ndarray],
+    seeds: list[int],
+    temperature: float,
+) -> list[policy.Replayed]:
+    return policy.replay(engine.model.get_output_embeddings(), hidden, ids, seeds, [temperature] * len(seeds))
+
+
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 def test_a_prefill_confirms_what_was_generated(tmp_path: Path, architecture: str, temperature: float) -> None:
@@ -50,16 +60,15 @@ def test_a_prefill_confirms_what_was_generated(tmp_path: Path, architecture: str
     made = flat(requests, engine.generate(requests))
     ids = [completion.ids for _, _, completion in made]
     assert len({len(part) for part in ids}) > 4
-    found = policy.prefill(engine.model, [request.prompt for request, _, _ in made], ids)
-    logits = [part.logits for part in found]
-    honest = torch.cat(policy.replay(logits, ids, [seed for _, seed, _ in made], temperature))
+    hidden = policy.prefill(engine.model, [request.prompt for request, _, _ in made], ids)
+    found = replayed(engine, hidden, ids, [seed for _, seed, _ in made], temperature)
+    honest = torch.cat([one.margins for one in found])
     assert honest.max() < 1e-3
     assert (honest > 0).float().mean() < 0.02
-    for part, (_, _, completion) in zip(logits, made, strict=True):
-        own = policy.token_logprobs(part, torch.from_numpy(completion.ids.astype(np.int64)), temperature)
-        np.testing.assert_allclose(completion.logprobs, own.numpy(), atol=1e-4)
+    for one, (_, _, completion) in zip(found, made, strict=True):
+        np.testing.assert_allclose(completion.logprobs, one.logprobs.numpy(), atol=1e-4)
     proofs = [completion.proof for _, _, completion in made]
-    for errors in policy.toploc.verify([part.hidden for part in found], proofs):
+    for errors in policy.toploc.verify(hidden, proofs):
         assert errors.exponent_mismatches.max() <= 2
         assert errors.mantissa_mean.max() < 1
 
@@ -69,14 +78,15 @@ def test_other_seeds_and_other_samplers_lose_the_race(tmp_path: Path) -> None:
     made = flat(requests, engine.generate(requests))
     prompts, ids = [request.prompt for request, _, _ in made], [completion.ids for _, _, completion in made]
     seeds = [seed for _, seed, _ in made]
-    logits = [part.logits for part in policy.prefill(engine.model, prompts, ids)]
-    greedy = [part.argmax(-1).numpy().astype(np.uint32) for part in logits]
+    hidden = policy.prefill(engine.model, prompts, ids)
+    head = engine.model.get_output_embeddings()
+    greedy = [head(rows).argmax(-1).numpy().astype(np.uint32) for rows in hidden]
     for cheat in (
-        policy.replay(logits, ids, [seed + 1 for seed in seeds], 1.0),
-        policy.replay(logits, greedy, seeds, 1.0),
-        policy.replay(logits, ids, seeds, 3.0),
+        replayed(engine, hidden, ids, [seed + 1 for seed in seeds], 1.0),
+        replayed(engine, hidden, greedy, seeds, 1.0),
+        replayed(engine, hidden, ids, seeds, 3.0),
     ):
-        margins = torch.cat(cheat)
+        margins = torch.cat([one.margins for one in cheat])
         assert (margins > 0.05).float().mean() > 0.2
 
 
