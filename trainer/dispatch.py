@@ -180,10 +180,13 @@ class Dispatch:
         new: list[Group] = []
         unconsumed = len(self.groups.unconsumed())
         self.workers.forget_expired(time.time())
-        held = self.groups.held()
-        while self._admits(unconsumed) and (worker := self.workers.next(held, self.standings)) is not None:
+        held, unjudged = self.groups.held(), self.groups.unjudged()
+        while self._admits(unconsumed):
+            if (worker := self.workers.next(held, unjudged, self.standings)) is None:
+                break
             new.append(self.groups.expect(self._make(worker)))
             held[worker] += 1
+            unjudged[worker] += 1
             unconsumed += 1
         sequences = await asyncio.gather(*(self._writer.publish(group.grant) for group in new))
         for group, sequence in zip(new, sequences, strict=True):

@@ -202,6 +202,10 @@ class Groups:
         """Worker -> grants that it has still to answer."""
         return Counter(group.grant.worker for group in self.open.values() if not group.answered)
 
+    def unjudged(self) -> Counter[str]:
+        """Worker -> grants without a whole verdict, answered or not."""
+        return Counter(group.grant.worker for group in self.open.values() if group.status == "open")
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data: how far each stream was folded, and which messages the open groups consist of."""
         return {

@@ -15,6 +15,7 @@ from bus.identity import Identity
 from relay.publication import upload
 from schemas import PolicyPublished
 from schemas.config import Config
+from trainer.progress import Progress
 
 log = structlog.get_logger()
 
@@ -29,13 +30,12 @@ class Publication:
         self._config, self._writer, self._identity = config, writer, identity
         self._directory, self._template = directory, template
 
-    async def publish(
-        self, weights: dict[str, Tensor], lineage: int, version: int, digest: str
-    ) -> PolicyPublished:
-        """Announce `weights` as `version`, once the origin holds every chunk of them.
+    async def publish(self, weights: dict[str, Tensor], progress: Progress) -> PolicyPublished:
+        """Announce `weights` as the policy that `progress` names, once the origin holds every chunk of them.
 
         An announcement that this trainer made before it was killed is not repeated.
         """
+        lineage, version, digest = progress.lineage, progress.version, progress.digest
         folder = self._directory / f"{lineage}-{version}"
         await asyncio.to_thread(policy.save, weights, self._template, folder)
         manifest = await upload(
@@ -51,6 +51,6 @@ class Publication:
         last = await self._writer.bus.last(PolicyPublished)
         if last is None or last.event.id != event.id:
             await self._writer.publish(event)
+            log.info("policy published", version=version, digest=digest[:12], bytes=manifest.size)
         shutil.rmtree(folder, ignore_errors=True)
-        log.info("policy published", version=version, digest=digest[:12], bytes=manifest.size)
         return event

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -29,24 +30,17 @@ from schemas import (
     TaskGranted,
     Verdict,
 )
+from schemas.config import ConfigError
 from trainer import measure
 from trainer.batch import samples
 from trainer.groups import Group, Groups
 from trainer.learner import Learner
+from trainer.progress import Progress
+from trainer.publication import Publication
 
 log = structlog.get_logger()
 
 E = TypeVar("E", bound=Event)
-
-
-@dataclass
-class Progress:
-    """Where the run is: the next step, the policy that it starts from, and the line of versions."""
-
-    lineage: int
-    step: int
-    version: int
-    digest: str
 
 
 async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
@@ -81,6 +75,16 @@ async def restore_groups(bus: Bus, snapshot: dict[str, Any] | None) -> Groups:
     return groups
 
 
+async def began_with(bus: Bus, digest: str) -> None:
+    """Raise ConfigError when the run's first policy was another one than this."""
+    async with aclosing(bus.records(PolicyPublished, after=0, live=False)) as records:
+        first = await anext(records, None)
+    if first is not None and first.event.digest != digest:
+        raise ConfigError(
+            "policy.model is not the model any more with which the run began; restore it or choose another run.name"
+        )
+
+
 async def groups_of(bus: Bus, references: Iterable[GroupRef]) -> list[Group]:
     """The groups that a batch names, read back from the streams, in its order."""
     found = []
@@ -102,44 +106,47 @@ async def groups_of(bus: Bus, references: Iterable[GroupRef]) -> list[Group]:
     return found
 
 
-async def train_again(bus: Bus, writer: Writer, learner: Learner, progress: Progress) -> bool:
-    """Train the batches formed since the checkpoint, and tell of the steps that were not told of yet.
+async def train_again(
+    bus: Bus, writer: Writer, learner: Learner, publication: Publication, progress: Progress
+) -> Progress:
+    """Train the batches formed since the checkpoint; tell of steps and policies that were not told of yet.
 
-    Brings `progress` up to the last BatchFormed. Returns False when a new lineage had to begin.
+    Returns how far the run is then. The policy there is left to the caller to publish; its lineage is another
+    one when the weights differ from those told of.
     """
     told = {
         record.event.step: record.event async for record in bus.records(StepCompleted, after=0, live=False)
     }
-    lineages = [record.event async for record in bus.records(LineageStarted, after=0, live=False)]
-    progress.lineage = max((event.lineage for event in lineages), default=0)
+    lineages = [record.event.lineage async for record in bus.records(LineageStarted, after=0, live=False)]
+    newest = max(lineages, default=0)
+    same = progress.lineage == newest
     batches = {
         record.event.step: record.event async for record in bus.records(BatchFormed, after=0, live=False)
     }
-    same = True
+    last = await bus.last(PolicyPublished)
+    announced = last.event.version if last else -1
     for step in sorted(step for step in batches if step >= progress.step):
         batch = batches[step]
+        if same and progress.version > announced:
+            await publication.publish(learner.publishable(), progress)
         groups = await groups_of(bus, batch.groups)
         result = await asyncio.to_thread(learner.step, samples(groups, batch.advantages))
-        digest = await asyncio.to_thread(policy.digest, learner.publishable())
-        before = progress.digest
+        before, digest = progress.digest, await asyncio.to_thread(policy.digest, learner.publishable())
+        progress = Progress(batch.lineage, step + 1, batch.from_version + 1, digest)
         log.info("step trained again", step=step, digest=digest[:12])
-        progress.step, progress.version, progress.digest = step + 1, batch.from_version + 1, digest
         if (known := told.get(step)) is None:
             filtered = await groups_of(bus, batch.filtered)
             metrics = {**result.metrics, **measure.batch(groups, filtered, batch.from_version)}
             await writer.publish(completed(batch, before, digest, result.skipped, metrics))
         else:
             same = same and known.digest_after == digest
-    if not same:
-        await start_lineage(bus, writer, progress)
-    return same
+    return progress if same else await start_lineage(bus, writer, replace(progress, lineage=newest + 1))
 
 
-async def start_lineage(bus: Bus, writer: Writer, progress: Progress) -> None:
+async def start_lineage(bus: Bus, writer: Writer, progress: Progress) -> Progress:
     """The weights differ from those told of: go on under a version that was never used."""
     used = [record.event.version async for record in bus.records(PolicyPublished, after=0, live=False)]
-    progress.lineage += 1
-    progress.version = max([progress.version, *used]) + 1
+    progress = replace(progress, version=max([progress.version, *used]) + 1)
     await writer.publish(
         LineageStarted(
             lineage=progress.lineage,
@@ -150,6 +157,7 @@ async def start_lineage(bus: Bus, writer: Writer, progress: Progress) -> None:
         )
     )
     log.warning("new lineage", lineage=progress.lineage, version=progress.version)
+    return progress
 
 
 async def _stored(bus: Bus, kind: type[E], sequence: int) -> Record[E]:

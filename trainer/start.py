@@ -19,8 +19,9 @@ from trainer import checkpoint
 from trainer.curriculum import Curriculum
 from trainer.dispatch import STANDINGS, Dispatch
 from trainer.learner import Learner
+from trainer.progress import Progress
 from trainer.publication import Publication
-from trainer.recovery import Progress, restore_groups, train_again
+from trainer.recovery import began_with, restore_groups, train_again
 from trainer.run import create_or_resume
 from trainer.secret import Secret
 from trainer.train import Trainer
@@ -71,10 +72,12 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
         if saved is not None:
             learner.restore(saved.learner)
             progress = Progress(**saved.fold["progress"])
-        same_lineage = await train_again(component.bus, writer, learner, progress)
+        else:
+            await began_with(component.bus, progress.digest)
+        publication = Publication(config, writer, component.identity, directory / "outgoing", template)
+        restored = await train_again(component.bus, writer, learner, publication, progress)
         curriculum = Curriculum(indices, config.run.seed)
         dispatch = Dispatch(config, component.bus, writer, groups, curriculum, prompts, secret)
-        publication = Publication(config, writer, component.identity, directory / "outgoing", template)
         trainer = Trainer(
             config,
             component,
@@ -82,11 +85,11 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
             dispatch,
             learner,
             publication,
-            progress,
+            restored,
             directory / "checkpoints",
             run_id,
         )
-        if not same_lineage:
+        if restored.lineage > progress.lineage:
             await dispatch.close_all("a new lineage began")
             await trainer.save()  # the next start must not compare with the line that was left
         await beside(trainer.run(secret), *(_follow(component.bus, trainer, stream) for stream in FOLLOWED))

@@ -23,8 +23,9 @@ from trainer import batch, checkpoint, measure
 from trainer.dispatch import CurrentPolicy, Dispatch
 from trainer.groups import Group
 from trainer.learner import Learner
+from trainer.progress import Progress
 from trainer.publication import Publication
-from trainer.recovery import Progress, completed
+from trainer.recovery import completed
 from trainer.secret import Secret
 
 log = structlog.get_logger()
@@ -126,9 +127,9 @@ class Trainer:
         digest = await asyncio.to_thread(policy.digest, self.weights)
         metrics = {**result.metrics, **measure.batch(chosen, formed.flat, version)}
         metrics |= {"seconds_waited": waited, "seconds_trained": time.monotonic() - started}
-        before, self.progress.digest = self.progress.digest, digest
+        before = self.progress.digest
         await self.writer.publish(completed(event, before, digest, result.skipped, metrics))
-        self.progress.step, self.progress.version = event.step + 1, version + 1
+        self.progress = Progress(event.lineage, event.step + 1, version + 1, digest)
         log.info(
             "step",
             step=event.step,
@@ -139,9 +140,9 @@ class Trainer:
 
     async def publish(self, weights: dict[str, Tensor]) -> None:
         """Announce the current policy, of which `weights` is a copy, and let dispatch grant it."""
-        version, digest = self.progress.version, self.progress.digest
-        await self.publication.publish(weights, self.progress.lineage, version, digest)
-        self.dispatch.policy = CurrentPolicy(version, digest)
+        progress = self.progress
+        await self.publication.publish(weights, progress)
+        self.dispatch.policy = CurrentPolicy(progress.version, progress.digest)
         self.dispatch.changed.set()
 
     async def save_if_due(self) -> None:

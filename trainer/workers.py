@@ -1,8 +1,8 @@
 """Who asks for work, and who gets the next group: fair to the small, and little at stake for the unknown.
 
 A key costs nothing, so a request is worth nothing by itself: a worker that has not yet had a whole group
-accepted, or let a grant expire since, holds at most two groups, and all such workers together a quarter of
-a batch. Among those that ask for more, the next group goes to the one that holds the fewest.
+accepted, or let a grant expire since, has at most two groups that are not judged, and all such workers
+together a quarter of a batch. Among those that ask for more, the next group goes to the one that holds the fewest.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from bus.standings import Standings
 from schemas import WorkRequested
 
 NEWCOMER_GROUPS = 2
-"""Grants that a worker without an accepted group may hold."""
+"""Groups without a verdict that a worker without an accepted group may have."""
 MOST = 65536
 """Workers whose requests are remembered; more are not heard until others' requests have run out."""
 
 
 class Workers:
-    """Requests as they stand. newcomers: groups that all workers without an accepted group may hold together."""
+    """Requests as they stand. newcomers: groups without a verdict that all such workers may have."""
 
     def __init__(self, newcomers: int) -> None:
         self.proven: set[str] = set()
@@ -34,20 +34,17 @@ class Workers:
     def forget_expired(self, now: float) -> None:
         self._requests = {worker: asked for worker, asked in self._requests.items() if now < asked[1]}
 
-    def next(self, held: Counter[str], standings: Standings) -> str | None:
+    def next(self, held: Counter[str], unjudged: Counter[str], standings: Standings) -> str | None:
         """The worker in good standing that holds the fewest groups of those that want more, or None.
 
-        held: worker -> groups it has still to answer.
+        held: worker -> groups it has still to answer. unjudged: those, and the answered ones without a verdict.
         """
-        new = sum(count for worker, count in held.items() if worker not in self.proven)
+        new = sum(count for worker, count in unjudged.items() if worker not in self.proven)
         wanting = [
             worker
             for worker, (wanted, _) in self._requests.items()
-            if held[worker] < self._allowed(worker, wanted, new) and standings.allowed(worker)
+            if held[worker] < wanted
+            and (worker in self.proven or (unjudged[worker] < NEWCOMER_GROUPS and new < self._newcomers))
+            and standings.allowed(worker)
         ]
         return min(wanting, key=lambda worker: held[worker], default=None)
-
-    def _allowed(self, worker: str, wanted: int, new: int) -> int:
-        if worker in self.proven:
-            return wanted
-        return min(wanted, NEWCOMER_GROUPS) if new < self._newcomers else 0

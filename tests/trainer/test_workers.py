@@ -22,7 +22,7 @@ def asking(**groups: int) -> Workers:
 def share_out(workers: Workers, total: int) -> Counter[str]:
     held: Counter[str] = Counter()
     for _ in range(total):
-        if (worker := workers.next(held, NOBODY_BARRED)) is None:
+        if (worker := workers.next(held, held, NOBODY_BARRED)) is None:
             break
         held[worker] += 1
     return held
@@ -39,6 +39,13 @@ def test_a_newcomer_holds_two() -> None:
     assert share_out(asking(new=100), 50) == {"new": 2}
 
 
+def test_a_newcomer_gets_nothing_more_before_it_is_judged() -> None:
+    workers = asking(new=100)
+    assert workers.next(Counter(), Counter(new=2), NOBODY_BARRED) is None
+    workers.proven = {"new"}
+    assert workers.next(Counter(), Counter(new=2), NOBODY_BARRED) == "new"
+
+
 def test_many_new_keys_hold_a_part_together_and_leave_the_rest_to_the_proven() -> None:
     workers = asking(honest=64, **{f"key{number}": 64 for number in range(100)})
     workers.proven = {"honest"}
@@ -50,12 +57,12 @@ def test_many_new_keys_hold_a_part_together_and_leave_the_rest_to_the_proven() -
 def test_a_request_runs_out_and_the_latest_counts() -> None:
     workers = asking(one=2)
     workers.forget_expired(14.0)
-    assert workers.next(Counter(), NOBODY_BARRED) == "one"
+    assert workers.next(Counter(), Counter(), NOBODY_BARRED) == "one"
     workers.asked(WorkRequested(worker="one", groups=0), timestamp=14.0)
-    assert workers.next(Counter(), NOBODY_BARRED) is None
+    assert workers.next(Counter(), Counter(), NOBODY_BARRED) is None
     workers.asked(WorkRequested(worker="one", groups=2), timestamp=15.0)
     workers.forget_expired(30.5)
-    assert workers.next(Counter(), NOBODY_BARRED) is None
+    assert workers.next(Counter(), Counter(), NOBODY_BARRED) is None
 
 
 def test_who_lost_its_standing_gets_nothing() -> None:
@@ -64,4 +71,4 @@ def test_who_lost_its_standing_gets_nothing() -> None:
         workers.asked(WorkRequested(worker=worker, groups=2), timestamp=0.0)
     standings = Standings()
     standings.apply(record(Slashed(node=WORKER, reason="lied"), 1))
-    assert workers.next(Counter(), standings) == OTHER
+    assert workers.next(Counter(), Counter(), standings) == OTHER
