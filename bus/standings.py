@@ -18,20 +18,24 @@ class Standings:
         self.sequence = 0
         self.tokens: Counter[str] = Counter()
         self._barred: dict[str, str] = {}
-        self._credited: set[str] = set()  # a trainer that was killed may say it again
+        self._said: set[str] = set()  # ids: who was killed may say it again, after a Reinstated too
 
     def apply(self, record: Record[Event]) -> None:
         """Fold in the next record of STANDINGS."""
         if record.sequence <= self.sequence:
             return
         self.sequence = record.sequence
-        match record.event:
+        event = record.event
+        if event.id in self._said:
+            return
+        if getattr(event, "evidence", True):  # what an operator says without any may be meant once more
+            self._said.add(event.id)
+        match event:
             case Slashed(node=node, reason=reason) | Quarantined(node=node, reason=reason):
-                self._barred[node] = f"{type(record.event).__name__.lower()}: {reason}"
+                self._barred[node] = f"{type(event).__name__.lower()}: {reason}"
             case Reinstated(node=node):
                 self._barred.pop(node, None)
-            case Credited(id=id, node=node, tokens=tokens) if id not in self._credited:
-                self._credited.add(id)
+            case Credited(node=node, tokens=tokens):
                 self.tokens[node] += tokens
 
     def allowed(self, node: str) -> bool:

@@ -31,3 +31,20 @@ def test_applying_again_changes_nothing_and_a_credit_counts_once() -> None:
     standings.apply(record(3, Credited(node="w", step=2, tokens=50)))
     assert standings.tokens["w"] == 150
     assert standings.sequence == 3
+
+
+def test_a_slashing_said_again_does_not_undo_a_reinstatement() -> None:
+    standings = Standings()
+    slashed = Slashed(node="w", evidence=(7,), reason="another policy")
+    for sequence, event in enumerate((slashed, Reinstated(node="w"), slashed), 1):
+        standings.apply(record(sequence, event))
+    assert standings.allowed("w")
+    standings.apply(record(4, Slashed(node="w", evidence=(8,), reason="again")))
+    assert not standings.allowed("w")
+
+
+def test_an_operator_may_bar_a_node_more_than_once() -> None:
+    standings = Standings()
+    for sequence, event in enumerate((Quarantined(node="w"), Reinstated(node="w"), Quarantined(node="w")), 1):
+        standings.apply(record(sequence, event))
+    assert not standings.allowed("w")
