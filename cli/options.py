@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from schemas.config import ConfigError
-from schemas.event import TOKEN
+from schemas.event import PART
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ OVERRIDDEN: dict[str, Any] = {"ignore_unknown_options": True}
 
 def token(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Callback of an option whose value becomes a part of subjects."""
-    if value is not None and not re.search(TOKEN, value):
+    if value is not None and not re.search(PART, value):
         raise click.BadParameter(
             f"{value!r} has other characters than letters, digits, - and _, or more than 64"
         )
@@ -91,7 +91,7 @@ def overrides(arguments: Sequence[str]) -> dict[str, str]:
     rest = list(arguments)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if not name.startswith("--") or "." not in name:
+        if not re.fullmatch(r"--\w+(\.[\w-]+)+", name):
             raise ConfigError(f"{name} is no option; overrides look like --batch.groups 8")
         if not equals:
             if not rest or rest[0].startswith("--"):

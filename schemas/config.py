@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -229,9 +229,17 @@ def _set(values: dict[str, Any], dotted: str, text: str) -> None:
 def _explain(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"unknown key {key}"
+        return f"unknown key {key}; there are {', '.join(_keys_beside(error['loc']))}"
     if error["type"] == "missing":
         return f"{key} is missing"
     if not key:
         return str(error["ctx"]["error"])
     return f"{key} = {error['input']!r}: {error['msg']}"
+
+
+def _keys_beside(location: tuple[str | int, ...]) -> list[str]:
+    """The keys that the table of a wrong key does have."""
+    section: type[BaseModel] = Config
+    for name in location[:-1]:
+        section = cast(type[BaseModel], section.model_fields[str(name)].annotation)
+    return list(section.model_fields)

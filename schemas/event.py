@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from blake3 import blake3
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-TOKEN = r"^[A-Za-z0-9_-]{1,64}$"
-Token = Annotated[str, StringConstraints(pattern=TOKEN)]
+PART = r"^[A-Za-z0-9_-]{1,64}$"
+Token = Annotated[str, StringConstraints(pattern=PART)]
 """One token of a subject: a run, worker, task, ranker. No dots, wildcards or white space."""
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """A BLAKE3 digest in hex."""

@@ -63,7 +63,29 @@ def test_a_model_that_changes_its_logits_is_refused(tmp_path: Path) -> None:
 
 
 def test_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / name).touch()
     assert policy.folder(str(tmp_path)) == tmp_path
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ConfigError, match=r"policy.model = 'no/such-model' is no local folder"):
         policy.folder("no/such-model")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("config.json", r"no configuration \(config\.json\)"),
+        ("model.safetensors", r"no weights \(\*\.safetensors\)"),
+        (
+            "tokenizer.json",
+            r"no tokenizer \(tokenizer\.json or tokenizer\.model or vocab\.json or vocab\.txt\)",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_one_clear_line(
+    tmp_path: Path, missing: str, message: str
+) -> None:
+    for name in {"config.json", "model.safetensors", "tokenizer.json"} - {missing}:
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=message):
+        policy.folder(str(tmp_path))

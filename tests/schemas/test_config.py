@@ -55,7 +55,8 @@ def test_overrides(tmp_path: Path, dotted: str, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"batch.group": "8"}, "unknown key batch.group"),
+        ({"batch.group": "8"}, "unknown key batch.group; there are groups, group_size, tokens, attempts"),
+        ({"audit.bands.x": "8"}, "unknown key audit.bands.x; there are exponent_mismatches, "),
         ({"batches.groups": "8"}, "unknown key batches"),
         ({"batch.groups": "many"}, "batch.groups = 'many': Input should be a valid integer"),
         ({"batch.groups": "0"}, "batch.groups = 0: Input should be greater than or equal to 1"),
