@@ -28,6 +28,12 @@ TOKENIZER_FILES = (
     "tokenizer.model", "vocab.json", "vocab.txt", "merges.txt",
 )  # fmt: skip
 """Files that travel with the weights, where the template has them."""
+REQUIRED = {
+    "configuration": (CONFIG,),
+    "weights": ("*.safetensors",),
+    "tokenizer": ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"),
+}
+"""What a folder must hold to be a model, and the files of which one is needed."""
 
 
 _LOADING = threading.Lock()
@@ -40,8 +46,15 @@ class UnsupportedModel(ConfigError):
 
 def folder(name_or_directory: str) -> Path:
     """The directory of a model: the given one, or a snapshot from the Hugging Face hub. Raises ConfigError."""
-    if Path(name_or_directory).is_dir():
-        return Path(name_or_directory)
+    local = Path(name_or_directory)
+    if local.is_dir():
+        for what, patterns in REQUIRED.items():
+            if not any(next(local.glob(pattern), None) for pattern in patterns):
+                raise ConfigError(
+                    f"policy.model = {name_or_directory!r} has no {what} ({' or '.join(patterns)}); save a whole model "
+                    "there, for example with save_pretrained of transformers"
+                )
+        return local
     try:
         return Path(
             snapshot_download(name_or_directory, allow_patterns=[CONFIG, "*.safetensors*", *TOKENIZER_FILES])
