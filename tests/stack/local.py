@@ -81,15 +81,21 @@ class Local:
         return self._start("evaluator", work)
 
     def relays(self) -> None:
+        self.origin()
+        self.relay()
+
+    def origin(self) -> None:
         port = int(self.config.relay.origin.rpartition(":")[2])
-        for name, node in {
-            "origin": RelayNode(self.folder / "origin", port=port, origin=True),
-            "relay": RelayNode(self.folder / "relay"),
-        }.items():
-            url, run, keys = self.join
-            component = Component("relay", name, url=url, run=run, keys=keys, ends_with_run=False)
-            component.task(node.serve)
-            self._start(name, component.serve())
+        self._serve("origin", RelayNode(self.folder / "origin", port=port, origin=True))
+
+    def relay(self) -> None:
+        self._serve("relay", RelayNode(self.folder / "relay"))
+
+    def _serve(self, name: str, node: RelayNode) -> None:
+        url, run, keys = self.join
+        component = Component("relay", name, url=url, run=run, keys=keys, ends_with_run=False)
+        component.task(node.serve)
+        self._start(name, component.serve())
 
     def key(self, kind: str, name: str) -> str:
         return Identity.load_or_create(key_file(kind, name, self.folder / "keys")).public_key
@@ -97,6 +103,12 @@ class Local:
     def _start(self, name: str, work: Any) -> asyncio.Task[None]:
         self.tasks[name] = asyncio.create_task(work, name=name)
         return self.tasks[name]
+
+    async def end(self, name: str) -> None:
+        """Stop one of them, as a signal would."""
+        task = self.tasks.pop(name)
+        task.cancel()
+        await asyncio.wait((task,))
 
     async def stop(self) -> None:
         for task in self.tasks.values():
