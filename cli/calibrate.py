@@ -34,6 +34,6 @@ def command(config: Path, changes: tuple[str, ...], threads: int) -> None:
         torch.set_num_threads(threads)
 
     def say(batch: int) -> None:
-        click.echo(f"rollouts of {batch} groups at a time", err=True)
+        click.echo(f"groups generated together: {batch}", err=True)
 
     click.echo(measure(resolved, BATCHES, say).model_dump_json())

@@ -38,7 +38,7 @@ def command(
     async def tell() -> int:
         identity = Identity.load_or_create(key_file("operator", name or "", keys))
         async with Bus.connect(url, run, identity=identity, name="control") as bus:
-            await bus.wait_for_run(timeout=5)
+            await bus.wait_for_run(timeout=1)
             return await bus.publish(Control(action=action, reason=reason))
 
     click.echo(f"{action} is event {asyncio.run(tell())} of CONTROL")

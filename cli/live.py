@@ -80,7 +80,7 @@ async def _plain(view: RunView, console: Console, steps: int, expected: Sequence
 def line(view: RunView, steps: int) -> str:
     """One line for logs."""
     parts = [
-        f"step {len(view.steps)}/{steps}",
+        f"step {view.done()}/{steps}",
         f"reward {view.steps[-1].metrics['reward']:.3f}" if view.steps else "no step yet",
         f"lag {max(view.lags, default=0)}",
         f"{view.tokens_per_second():.0f} tokens/s",
@@ -104,7 +104,7 @@ def _training(view: RunView, steps: int) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     rewards = [step.metrics["reward"] for step in view.steps]
-    table.add_row("step", f"{len(view.steps)} of {steps}")
+    table.add_row("step", f"{view.done()} of {steps}")
     table.add_row("reward", f"{spark(rewards)}  {rewards[-1]:.3f}" if rewards else "no step yet")
     for version, done in sorted(view.evals.items())[-4:]:
         measured = "  ".join(f"{_clean(name)} {value:.3f}" for name, value in done.metrics.items())

@@ -61,7 +61,7 @@ def main() -> NoReturn:
     parent.watch()
     logs.configure()
     try:
-        sys.exit(cairn(standalone_mode=False))
+        sys.exit(cairn(prog_name="cairn", standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)

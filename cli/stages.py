@@ -44,17 +44,16 @@ async def output_of(tell: Tell, *arguments: str) -> str:
     assert process.stdout is not None
     assert process.stderr is not None
     said: deque[str] = deque(maxlen=TAIL)
+    reading = asyncio.create_task(process.stdout.read())
     try:
-        reading = asyncio.create_task(process.stdout.read())
         async for line in process.stderr:
             said.append(line.decode(errors="replace").rstrip())
             tell(said[-1])
-        output = (await reading).decode()
-        code = await process.wait()
-    except BaseException:
+        output, code = (await reading).decode(), await process.wait()
+    finally:
         if process.returncode is None:
             process.kill()
-        raise
+        await asyncio.gather(reading, process.wait())
     if code:
         last = said[-1] if said else ""
         if not last.startswith("cairn"):

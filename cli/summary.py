@@ -42,7 +42,7 @@ def figures(view: RunView, cheats: set[str], metric: str, seconds: float, seed: 
     measured = [view.evals[version].metrics[metric] for version in sorted(view.evals)]
     judging = view.judged[1] - view.judged[0] if view.judged else 0.0
     return {
-        "steps": len(view.steps),
+        "steps": view.done(),
         "reward_first": round(measured[0], 4) if measured else None,
         "reward_last": round(measured[-1], 4) if measured else None,
         "rollouts_accepted": view.accepted(),

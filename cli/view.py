@@ -93,6 +93,10 @@ class RunView:
         self.tokens_total += tokens
         self.judged = (self.judged[0] if self.judged else timestamp, timestamp)
 
+    def done(self) -> int:
+        """Steps done; a new lineage may have gone back."""
+        return self.steps[-1].step + 1 if self.steps else 0
+
     def tokens_per_second(self, window: float = 15.0) -> float:
         """Accepted completion tokens a second over the last `window` seconds."""
         since = time.time() - window

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from schemas.config import ConfigError
+
 
 class Prompts:
     """The environment's tasks through the model's tokenizer and chat template.
@@ -22,7 +24,9 @@ class Prompts:
         self._environment, self._tokenizer = environment, tokenizer
         self._tasks: Sequence[Any] = environment.tasks()
         if tokenizer.eos_token_id is None:
-            raise ValueError("the model's tokenizer has no end-of-sequence token; set one in its tokenizer_config.json")
+            raise ConfigError(
+                "the model's tokenizer has no end-of-sequence token; set one in its tokenizer_config.json"
+            )
         self.stop_ids: tuple[int, ...] = (int(tokenizer.eos_token_id),)
         self.ids = lru_cache(maxsize=4096)(self._ids)
 

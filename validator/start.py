@@ -15,7 +15,7 @@ from bus import Component, Record
 from bus.tasks import together
 from environments import Prompts, Scorer
 from relay.policies import Policies
-from schemas import AuditKeyCommitted, Rollouts
+from schemas import AuditKeyCommitted, Rollouts, Verdict
 from validator.models import Models
 from validator.validator import Validator
 
@@ -40,6 +40,7 @@ async def serve(url: str, run: str, keys: Path | None, name: str, threads: int, 
 
     @component.task
     async def prepare(component: Component) -> None:
+        await component.bus.require(Verdict)
         policies = Policies(component.bus, directory, keep=component.config.relay.keep)
         await together(policies.follow(), _prepare(component, policies, ready))
 

@@ -13,6 +13,7 @@ from bus import Component
 from bus.tasks import beside, together
 from environments import Environment, Prompts, Scorer
 from relay.policies import Policies
+from schemas import EvalCompleted
 from workers.dishonest import Dishonest
 from workers.evaluator import Evaluator
 from workers.rollout import RolloutWorker
@@ -62,6 +63,7 @@ async def serve_evaluator(
 
     @component.task
     async def evaluate(component: Component) -> None:
+        await component.bus.require(EvalCompleted)
         config = component.config
         environment = environments.load(config.environment.name, config.environment.arguments)
         _, held_out = environments.split(environment, config.environment.held_out, config.run.seed)
