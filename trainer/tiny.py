@@ -46,9 +46,9 @@ class Tiny(Section):
     """Initialises the weights, draws mistakes and batches, and splits the words as `run.seed` does."""
     layers: int = Field(default=3, ge=1)
     hidden: int = Field(default=128, ge=32, multiple_of=32)
-    clean: sft.SupervisedTraining = sft.SupervisedTraining(steps=400, until=0.08, learning_rate=3e-3)
+    clean: sft.SupervisedTraining = sft.SupervisedTraining(steps=400, until=0.04, learning_rate=3e-3)
     mistaken: sft.SupervisedTraining = sft.SupervisedTraining(steps=50, learning_rate=1e-3)
-    wrong: Share = 0.7
+    wrong: Share = 0.75
     """Share of the mistaken demonstrations that have one wrong letter."""
 
 
