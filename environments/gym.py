@@ -15,7 +15,9 @@ class Gym(Environment):
 
     size: number of tasks. seed: generates them. Other arguments are those of the data set itself, for
     example min_animals for leg_counting. The prompt asks for the answer between <answer> tags; the reward is
-    the data set's own score of what stands there, from 0 to 1.
+    the data set's own score of what stands there, from 0 to 1. A few data sets (isomorphic_strings, list_functions,
+    polynomial_multiplication, ransom_note in 0.1.25) also depend on Python's hash seed: with them, start every
+    process with PYTHONHASHSEED=0. `fingerprint` tells.
     """
 
     def __init__(self, name: str, size: int = 1024, seed: int = 0, **arguments: Any) -> None:
