@@ -187,7 +187,6 @@ class Component:
             kind=self.kind,
             name=self.name,
             node=self.public_key,
-            server=self.url,
             run=self.run_name,
         )
         async with Bus.connect(

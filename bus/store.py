@@ -29,11 +29,6 @@ async def last_on(connection: Connection, stream: str, subject: str) -> Message 
     return await _get(connection, stream, {"last_by_subj": subject})
 
 
-async def first_on(connection: Connection, stream: str, subject: str) -> Message | None:
-    """The first message on a subject (or pattern), None when there is none."""
-    return await _get(connection, stream, {"next_by_subj": subject, "seq": 1})
-
-
 async def _get(connection: Connection, stream: str, query: dict[str, object]) -> Message | None:
     """Ask any replica; that a message is missing is believed only from the stream's leader."""
     request = json.dumps(query).encode()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from schemas.errors import CairnError
 from schemas.event import FromList, Many, Token
 from schemas.operations import PublicKey
+from schemas.tasks import MAX_NEW_TOKENS
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -34,7 +35,7 @@ class Run(Section):
     name: Token = "run"
     """First token of every subject of this run."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seeds initialisation, shuffles and, when no secret is given, nothing else: sampling seeds come from the secret."""
+    """Of shuffles and of the split into training and held-out tasks; sampling seeds come from the secret."""
     steps: int = Field(default=100, ge=1)
     """Batches to train; the run ends by itself after them."""
     secret: str = ""
@@ -65,16 +66,16 @@ class EnvironmentSection(Section):
 
 class SamplingSection(Section):
     temperature: float = Field(default=1.0, gt=0, le=10)
-    max_new_tokens: int = Field(default=128, ge=1, le=131072)
-    seconds: Positive = 600.0
+    max_new_tokens: int = Field(default=128, ge=1, le=MAX_NEW_TOKENS)
+    seconds: float = Field(default=600.0, gt=0, le=86400)
     """Time allowed for one grant."""
 
 
 class Batch(Section):
     groups: int = Field(default=32, ge=1)
     """Groups with signal per step."""
-    group_size: int = Field(default=16, ge=1)
-    """Completions per prompt."""
+    group_size: int = Field(default=16, ge=2, le=4096)
+    """Completions per prompt; one alone has no advantage over others."""
     tokens: int = Field(default=32768, ge=1)
     """Token budget of one micro-batch, padding included."""
     attempts: int = Field(default=5, ge=1)
@@ -82,8 +83,8 @@ class Batch(Section):
 
 
 class Loss(Section):
-    name: Literal["intellect2"] = "intellect2"
-    """Two-sided clipping, docs/losses.md."""
+    """The two-sided clip of INTELLECT-2; formulas in docs/losses.md."""
+
     ratio_to: Literal["behaviour", "proximal"] = "behaviour"
     """Denominator of the importance ratio. behaviour: the policy that generated, by the log-probs that the worker
     claimed and an audit confirmed (proximal where there was no audit). proximal: the policy before the step."""
@@ -92,7 +93,7 @@ class Loss(Section):
     epsilon: Positive = 0.2
     """Clip range of the importance ratio."""
     kl: float = Field(default=0.0, ge=0)
-    """Weight of the KL divergence to the policy before the step."""
+    """Weight of the KL divergence to the policy that the ratio refers to."""
     entropy: float = Field(default=0.0, ge=0)
     """Weight of the entropy bonus."""
 
@@ -113,7 +114,6 @@ class Lag(Section):
 
 
 class Checkpoint(Section):
-    directory: str = "checkpoints"
     every: int = Field(default=10, ge=1)
     keep: int = Field(default=2, ge=1)
 
@@ -182,10 +182,19 @@ class Config(Section):
     trust: Trust = Trust()
 
     @model_validator(mode="after")
-    def _relays_keep_what_is_granted(self) -> Self:
+    def _fits_together(self) -> Self:
         if self.relay.keep <= self.lag.max_lag + 2:
             raise ValueError(f"relay.keep = {self.relay.keep} must be more than lag.max_lag + 2")
+        completions = self.batch.groups * self.batch.group_size
+        if self.optimizer.steps_per_batch > completions:
+            raise ValueError(
+                f"optimizer.steps_per_batch = {self.optimizer.steps_per_batch}: a batch has {completions} completions"
+            )
         return self
+
+    def public(self) -> dict[str, Any]:
+        """Plain data for RunCreated: all but the server's address, which may hold a password."""
+        return self.model_dump(mode="json", exclude={"bus": {"url"}})
 
 
 def load(path: Path | str, overrides: dict[str, str] | None = None) -> Config:

@@ -46,11 +46,15 @@ class WorkReturned(Event):
     reason: Text
 
 
+MAX_NEW_TOKENS = 128_000
+"""The proof of a completion, 258 bytes for 32 tokens, has to fit into a message of 1 MB."""
+
+
 class Sampling(Struct):
     """How completions are sampled: argmax of log-probs / temperature + Gumbel noise (docs/sampling.md)."""
 
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
-    max_new_tokens: Annotated[int, Field(ge=1, le=131072)]
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)]
     stop_ids: Annotated[Many[Count], Field(max_length=16)]
 
 

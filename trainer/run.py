@@ -32,7 +32,7 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
         await writer.publish(
             RunCreated(
                 run=config.run.name,
-                config=config.model_dump(mode="json"),
+                config=config.public(),
                 software={
                     name: importlib.metadata.version(name) for name in ("torch", "transformers", "nats-py")
                 },
@@ -43,7 +43,7 @@ async def create_or_resume(bus: Bus, config: Config, secret: Secret) -> bool:
         return True
     if created.commitment != secret.commitment:
         raise ConfigError(f"the secret of run {config.run.name} is another one; point run.secret to its file")
-    if changed := _differences(created.config, config.model_dump(mode="json")):
+    if changed := _differences(created.config, config.public()):
         raise ConfigError(
             f"run {config.run.name} was created with other values of {', '.join(changed)}; "
             "restore them or choose another run.name"
