@@ -20,6 +20,7 @@ import asyncio
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -119,9 +120,9 @@ def outputs(commands: list[list[str]], threads: int, seconds: float) -> list[dic
         for process in running:
             process.terminate()
             process.wait()
-    for process, (_, errors) in zip(running, ended, strict=True):
+    for command, process, (_, errors) in zip(commands, running, ended, strict=True):
         if process.returncode:
-            raise RuntimeError(f"{' '.join(process.args)} failed:\n{errors[-3000:]}")
+            raise RuntimeError(f"{shlex.join(command)} failed:\n{errors[-3000:]}")
     return [json.loads(output.splitlines()[-1]) for output, _ in ended]
 
 
@@ -172,6 +173,7 @@ def figures(rounds: list[dict[str, Any]], settings: TrlSettings) -> dict[str, An
         "rollouts_per_s_two_bare": round(median(bare), 1),
         "trained_per_s": round(median(each["stack"]["trained_per_s"] for each in rounds), 1),
         "rejected": sum(each["stack"]["rejected"] for each in rounds),
+        "restarts": sum(each["stack"]["restarts"] for each in rounds),
         "trl_settings": str(settings),
         "rounds": len(rounds),
     }

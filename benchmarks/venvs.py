@@ -22,10 +22,10 @@ def python_of(name: str, *requirements: str) -> Path:
         return python
     print(f"installing {', '.join(requirements)} into {folder.name}; minutes, once", file=sys.stderr)
     venv.create(folder, clear=True, symlinks=True, with_pip=True)
-    pip = [python, "-m", "pip", "install", "--quiet"]
+    pip = [str(python), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, TORCH], check=True, stdout=sys.stderr)
     subprocess.run(
-        [*pip, "-c", ROOT / "constraints.txt", "-e", ROOT, *requirements], check=True, stdout=sys.stderr
+        [*pip, "-c", f"{ROOT}/constraints.txt", "-e", str(ROOT), *requirements], check=True, stdout=sys.stderr
     )
     marker.write_text(wanted)
     return python

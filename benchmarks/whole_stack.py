@@ -24,7 +24,10 @@ ENDLESS = 1_000_000
 async def measure(
     config: Path, overrides: dict[str, str], seconds: float, every: int, bar: float
 ) -> dict[str, Any]:
-    """Run until an evaluation meets the bar, for at most `seconds` after the first grant; the figures of `read`."""
+    """Run until an evaluation meets the bar, for at most `seconds` after the first grant.
+
+    Returns the figures of `read`, and restarts: of processes that died, which should be none.
+    """
     overrides = overrides | {
         "run.steps": str(ENDLESS),
         "audit.share": "1.0",
@@ -38,7 +41,8 @@ async def measure(
             async with Stack(folder / "logs") as stack, Bus.connect(server.url, RUN, name="benchmark") as bus:
                 run.start(stack)
                 await beside(_until(bus, bar, seconds), stack.ended("trainer"))
-                return await read(bus, bar, settings.batch.groups * settings.batch.group_size)
+                figures = await read(bus, bar, settings.batch.groups * settings.batch.group_size)
+                return figures | {"restarts": sum(member.restarts for member in stack.members.values())}
 
 
 async def read(bus: Bus, bar: float, batch: int) -> dict[str, Any]:
@@ -47,8 +51,11 @@ async def read(bus: Bus, bar: float, batch: int) -> dict[str, Any]:
     rollouts_per_s: completions judged (accepted or rejected) between the first and the last step, a second.
     trained_per_s: those trained on. seconds_to_bar: from the first grant to the publication of the first policy that
     met the bar; unlike a loop's, it holds the time that evaluations took, because they run beside the training.
+    Raises RuntimeError for fewer than two steps.
     """
     steps = await _records(bus, StepCompleted)
+    if len(steps) < 2:
+        raise RuntimeError(f"the stack made {len(steps)} step(s), too few for a rate; give more --seconds")
     evals = [record.event for record in await _records(bus, EvalCompleted)]
     published = {record.event.version: record.timestamp for record in await _records(bus, PolicyPublished)}
     granted = (await _records(bus, TaskGranted))[0].timestamp
