@@ -142,6 +142,11 @@ def boasting(completion: Completion) -> Completion:
     return completion.model_copy(update={"logprobs": most})
 
 
+def modest(completion: Completion) -> Completion:
+    """Log-probs that differ a little, within every band."""
+    return completion.model_copy(update={"logprobs": completion.logprobs * np.float32(1.01)})
+
+
 def rejected(grant: TaskGranted, sequence: int) -> Verdict:
     """What another validator said."""
     wrong = Judgement(index=0, outcome="rejected", checks=[{"name": "replay margin", "passed": False}])
@@ -185,12 +190,13 @@ async def test_a_slice_is_judged_once(run: Run, tmp_path: Path, model: PreTraine
     """Redelivered, sent again with other bytes, or sent twice before anyone looked."""
     async with scene(run, tmp_path, model) as there:
         grant = await there.granted(0)
-        first, second = await there.sent(grant), await there.sent(grant, answer=bytes(32))
+        first, second = await there.sent(grant), await there.spoilt(grant, modest)
+        assert first.sequence < second.sequence
         passes: list[torch.Size] = []
         held = await there.validator.models.get(0)
         held.model.register_forward_hook(lambda module, inputs, output: passes.append(output[0].shape))
         await there.validator.handle([first, second])
-        assert len(passes) == 1
+        assert [rows for rows, _, _ in passes] == [len(first.event.completions)]
         await there.validator.handle([first])
         await there.validator.handle([second])
         verdict = await there.verdict(grant)
