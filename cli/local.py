@@ -5,15 +5,12 @@ Each is started by a public command; the same commands on several machines make 
 
 from __future__ import annotations
 
-import json
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from bus.identity import Identity, key_file
 from cli.stack import Stack
-
-TRUSTED = ("validator", "evaluator", "operator")
 
 
 @dataclass(frozen=True)
@@ -46,10 +43,9 @@ class LocalRun:
         join = ["--url", self.url, "--run", self.run, "--keys", str(self.folder / "keys")]
         threads = ["--threads", str(self.threads)]
         settings = {"bus.url": self.url, "run.name": self.run, "relay.origin": parent, **self.overrides}
-        settings |= {f"trust.{role}": json.dumps([self.key(role)]) for role in TRUSTED}
         stack.start(
             "trainer", "train", str(self.config), "--directory", str(self.folder / "trainer"),
-            "--keys", str(self.folder / "keys"), *threads,
+            "--keys", str(self.folder / "keys"), "--trust-local", *threads,
             *(f"--{name}={value}" for name, value in settings.items()),
         )  # fmt: skip
         origin = ["--name", "origin", "--origin", "--port", str(port)]
