@@ -55,15 +55,27 @@ class Evaluator:
             events.put_nowait(event)
 
     async def _evaluate_due(self, events: Events) -> None:
-        done: set[int] = set()
-        ended = False
-        while not ended:
+        """Policies come in order, RunEnded at any time, first of all when this evaluator was started again."""
+        done = await self._told()
+        newest, last = -1, None
+        while last is None or newest < last:
             self.component.waiting("for a policy that is due")
             event = await events.get()
-            ended = isinstance(event, RunEnded)
-            if (ended or self._due(event.version)) and event.version not in done:
-                done.add(event.version)
-                await self.evaluate(event.version)
+            if isinstance(event, RunEnded):
+                last = event.version
+                continue
+            newest = event.version
+            if self._due(newest) and newest not in done:
+                done.add(newest)
+                await self.evaluate(newest)
+        if last not in done:
+            await self.evaluate(last)
+
+    async def _told(self) -> set[int]:
+        """Versions that an earlier life of this evaluator has measured."""
+        me = self.component.public_key
+        past = self.component.bus.records(EvalCompleted, evaluator=me, after=0, live=False)
+        return {record.event.version async for record in past}
 
     def _due(self, version: int) -> bool:
         return version == 0 or (self.every > 0 and version % self.every == 0)
@@ -71,6 +83,9 @@ class Evaluator:
     async def evaluate(self, version: int) -> None:
         """Measure one policy and tell; a policy that can no longer be fetched is passed over."""
         self.component.doing(f"evaluating version {version}")
+        if version <= max(self.policies.published, default=0) - self.component.config.relay.keep:
+            log.warning("evaluation left out: no relay keeps the version any more", version=version)
+            return
         try:
             folder = await self.policies.folder(version)
             published = self.policies.published[version]

@@ -11,6 +11,7 @@ from bus import Bus, Record
 from schemas import (
     BatchFormed,
     DeadLetter,
+    EvalCompleted,
     GroupRef,
     LineageStarted,
     PolicyPublished,
@@ -45,6 +46,7 @@ class History:
     batches: list[Record[BatchFormed]]
     steps: list[Record[StepCompleted]]
     policies: list[Record[PolicyPublished]]
+    evals: list[Record[EvalCompleted]]
     dead: list[Record[DeadLetter]]
 
     def closes(self, *reasons: str) -> list[TaskClosed]:
@@ -70,6 +72,7 @@ async def read(bus: Bus) -> History:
         batches=await every(BatchFormed),
         steps=await every(StepCompleted),
         policies=await every(PolicyPublished),
+        evals=await every(EvalCompleted),
         dead=await every(DeadLetter),
     )
 
@@ -90,6 +93,7 @@ async def check(config: Config) -> History:
         assert len(batch.event.advantages) == config.batch.groups * config.batch.group_size
     nothing_is_trained_twice(history)
     every_slice_is_judged_once(history)
+    assert max(Counter(record.event.version for record in history.evals).values(), default=1) == 1
     return history
 
 
