@@ -144,7 +144,13 @@ def _nodes(view: RunView, expected: Sequence[str], started: float, now: float) -
         table.add_column(heading, min_width=width, no_wrap=True)  # columns that do not jump
     for heading, width in (("for", 9), ("tokens/s", 8), ("accepted", 8), ("rejected", 8)):
         table.add_column(heading, min_width=width, justify="right", no_wrap=True)
-    nodes = sorted(view.nodes.items(), key=lambda item: (item[1][0].kind, item[1][0].name, item[0]))
+    earlier = {beat.name for beat, at in view.nodes.values() if at < started} & set(
+        expected
+    )  # their last life
+    nodes = sorted(
+        (item for item in view.nodes.items() if item[1][0].name not in earlier),
+        key=lambda item: (item[1][0].kind, item[1][0].name, item[0]),
+    )
     for node, (beat, at) in nodes[:NODES]:
         state, style, seconds = _state(beat, now - at)
         rate = beat.capacity.get("tokens_per_s")

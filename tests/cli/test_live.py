@@ -58,6 +58,12 @@ def test_an_empty_run_shows_what_is_started() -> None:
     assert re.search(r"trainer +starting", drawn(RunView(), expected=["trainer"]))
 
 
+def test_what_is_started_again_is_not_silent() -> None:
+    made = view(heartbeat("attic"), at=NOW - 1000)
+    assert re.search(r"attic +starting +1:15 min", drawn(made, expected=["attic"]))
+    assert re.search(r"attic +worker +silent +16:40 min", drawn(made))
+
+
 def test_what_strangers_say_is_plain_text() -> None:
     made = view(
         heartbeat(HOSTILE, state=HOSTILE, alarms=(HOSTILE,)),
