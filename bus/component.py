@@ -206,7 +206,8 @@ class Component:
         said = False
         while True:
             try:
-                return parse((await self.bus.wait_for_run(1.0 if not said else self.patience)).event.config)
+                created = await self.bus.wait_for_run(1.0 if not said else self.patience)
+                return parse(created.event.config, f"the configuration of run {self.run_name!r}")
             except NoStream as error:
                 if said and error.runs:
                     raise

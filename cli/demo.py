@@ -18,7 +18,7 @@ import click
 import structlog
 from rich.console import Console
 
-from bus import Bus, NoStream
+from bus import Bus
 from bus.server import Server
 from bus.tasks import beside
 from cli import live, summary
@@ -26,8 +26,7 @@ from cli.local import LocalRun
 from cli.stack import Stack, StackFailed
 from cli.stages import output_of, stage
 from cli.view import RunView
-from schemas import RunEnded
-from schemas.config import ConfigError, load
+from schemas.config import load
 from schemas.errors import CairnError
 
 BAR = 0.9
@@ -117,7 +116,6 @@ async def watch(run: LocalRun, server: Server, console: Console, steps: int) -> 
     """Start the processes, show the run, wait for the trainer and for the last evaluation, read the streams."""
     view = RunView()
     async with Bus.connect(run.url, run.run, name="demo") as bus, Stack(run.folder / "logs") as stack:
-        await _not_ended(bus, run.folder)
         run.start(stack)
         async with live.shown(view, console, steps, list(stack.members)):
             await beside(_ended(stack), _follow(bus, view), _keep(server))
@@ -136,15 +134,6 @@ async def _keep(server: Server) -> None:
         if server.pid is None:
             log.warning("restarting", process="nats-server")
             server.start()
-
-
-async def _not_ended(bus: Bus, folder: Path) -> None:
-    try:
-        await bus.wait_for_run(timeout=0)
-    except NoStream:
-        return
-    if await bus.last(RunEnded) is not None:
-        raise ConfigError(f"the run in {folder} has ended; give another --run-dir")
 
 
 async def _follow(bus: Bus, view: RunView) -> None:

@@ -17,14 +17,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bus import Bus, NoStream
 from bus.server import Server
-from bus.testing import Run
 from cli import demo
-from schemas import RunEnded
-from schemas.config import ConfigError
 from tests.cli.conftest import Cairn
-from tests.schemas.examples import EXAMPLES
 
 KEYS = [
     *("steps", "reward_first", "reward_last", "rollouts_accepted", "rollouts_rejected", "rollouts_trained"),
@@ -41,23 +36,6 @@ def test_a_bad_number(cairn: Cairn, arguments: list[str]) -> None:
 def test_a_folder_that_cannot_be_one(cairn: Cairn, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cairn("demo", "--run-dir", tmp_path / "file").fails_with(1, "file: File exists; choose another place")
-
-
-async def test_a_run_that_has_ended_is_not_started_again(run: Run, tmp_path: Path) -> None:
-    async with run.connect("trainer") as bus:
-        await demo._not_ended(bus, tmp_path)
-        ended = EXAMPLES["RunEnded"]
-        assert isinstance(ended, RunEnded)
-        await bus.publish(ended)
-        with pytest.raises(ConfigError, match=r"has ended; give another --run-dir"):
-            await demo._not_ended(bus, tmp_path)
-
-
-async def test_a_run_that_has_not_begun_is_started(nats_server: Server, tmp_path: Path) -> None:
-    async with Bus.connect(nats_server.url, "new") as bus:
-        with pytest.raises(NoStream):
-            await bus.wait_for_run(timeout=0)
-        await demo._not_ended(bus, tmp_path)
 
 
 async def test_the_server_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,17 +73,19 @@ def test_a_relay_is_an_origin_or_has_a_parent(cairn: Cairn) -> None:
 
 
 @pytest.mark.slow  # the patience of a component
-@pytest.mark.parametrize("command", ["worker", "validator", "evaluator", "relay"])
-async def test_a_wrong_name_is_told_after_some_patience(run: Run, tmp_path: Path, command: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli.main", command),
-        *("--url", run.url, "--run", "typo", "--keys", tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    assert (process.returncode, output) == (1, b"")
-    last = errors.decode().splitlines()[-1]
-    assert last.startswith("cairn: no run 'typo'")
-    assert run.name in last
-    assert b"Traceback" not in errors
+async def test_a_wrong_name_is_told_after_some_patience(run: Run, tmp_path: Path) -> None:
+    async def joining(command: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cli.main", command),
+            *("--url", run.url, "--run", "typo", "--keys", tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        assert (process.returncode, output) == (1, b"")
+        last = errors.decode().splitlines()[-1]
+        assert last.startswith("cairn: no run 'typo'")
+        assert run.name in last
+        assert b"Traceback" not in errors
+
+    await asyncio.gather(*map(joining, ("worker", "validator", "evaluator", "relay")))

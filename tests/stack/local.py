@@ -97,8 +97,11 @@ class Local:
         component.task(node.serve)
         self._start(name, component.serve())
 
+    def identity(self, kind: str, name: str) -> Identity:
+        return Identity.load_or_create(key_file(kind, name, self.folder / "keys"))
+
     def key(self, kind: str, name: str) -> str:
-        return Identity.load_or_create(key_file(kind, name, self.folder / "keys")).public_key
+        return self.identity(kind, name).public_key
 
     def _start(self, name: str, work: Any) -> asyncio.Task[None]:
         self.tasks[name] = asyncio.create_task(work, name=name)
