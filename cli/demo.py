@@ -115,6 +115,7 @@ async def demo(folder: Path, steps: int | None, seed: int, cheat: bool) -> summa
 async def watch(run: LocalRun, server: Server, console: Console, steps: int) -> RunView:
     """Start the processes, show the run, wait for the trainer and for the last evaluation, read the streams."""
     view = RunView()
+    console.print(f"to attach a program: CAIRN_URL={run.url} CAIRN_RUN={run.run}", soft_wrap=True)
     async with Bus.connect(run.url, run.run, name="demo") as bus, Stack(run.folder / "logs") as stack:
         run.start(stack)
         async with live.shown(view, console, steps, list(stack.members)):
