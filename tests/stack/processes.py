@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,23 @@ class Processes:
         """kill -9; the stack starts it again."""
         self.signal(name, signal.SIGKILL)
 
+    @contextmanager
+    def let_go(self, name: str) -> Iterator[asyncio.subprocess.Process]:
+        """A process that the stack neither waits for nor starts again from now on; it ends with the block."""
+        member = self.stack.members[name]
+        assert member.process is not None
+        assert member.watching is not None
+        member.watching.cancel()
+        try:
+            yield member.process
+        finally:
+            if member.process.returncode is None:
+                member.process.kill()
+
     async def finished(self) -> None:
         """Wait until trainer and evaluator have ended well."""
         await self.stack.ended("trainer")
         await self.stack.ended("evaluator")
-
-    def log(self, name: str) -> str:
-        return self.stack.members[name].log.read_text()
 
 
 @asynccontextmanager

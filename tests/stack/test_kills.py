@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bus.server import Server
-from schemas import BatchFormed, PolicyPublished, RunCreated, StepCompleted
+from schemas import BatchFormed, PolicyPublished, Proof, Rollouts, RunCreated, StepCompleted
 from tests.stack import invariants
 from tests.stack.local import configure
 from tests.stack.processes import Processes, processes
-from tests.stack.watch import coming, seen
+from tests.stack.watch import coming, seen, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -65,6 +65,62 @@ async def after_a_step_without_its_policy(run: Processes) -> None:
 
 async def during_a_checkpoint(run: Processes) -> None:
     checkpoints = run.folder / "trainer" / "checkpoints"
-    while not list(checkpoints.glob(".unfinished*")):  # noqa: ASYNC110 (a file system tells nothing)
-        await asyncio.sleep(0.001)
+    await until(lambda: any(checkpoints.glob(".unfinished*")))
     run.kill("trainer")
+
+
+async def test_everything_else_killed_one_after_the_other(tmp_path: Path) -> None:
+    """One process at every step, while those killed before are still coming back."""
+    with Server(tmp_path / "nats") as server:
+        config = configure(server.url, tmp_path, run={"name": "all-killed", "steps": 9})
+        async with processes(config, tmp_path, server, workers=2, relays=2) as run:
+            for victim in ("worker-1", "validator", "relay-1", "origin", "evaluator", "relay-2", "worker-2"):
+                await coming(run.bus, StepCompleted)
+                run.kill(victim)
+            await coming(run.bus, StepCompleted)
+            server.kill()
+            server.start()
+            await run.finished()
+        history = await invariants.check(config)
+    assert not history.closes("rejected", "dead")
+    assert {0, config.run.steps} <= {record.event.version for record in history.evals}
+
+
+async def test_a_worker_killed_again_and_again_answers_no_grant_twice(
+    nats_server: Server, tmp_path: Path
+) -> None:
+    config = configure(nats_server.url, tmp_path, run={"name": "worker-killed", "steps": 6})
+    async with processes(config, tmp_path, nats_server) as run:
+        for moment in (Proof, Rollouts, Proof, Rollouts):
+            await coming(run.bus, moment)
+            run.kill("worker-1")
+        await run.finished()
+    history = await invariants.check(config)
+    answers = Counter(record.subject for record in history.rollouts.values())
+    assert max(answers.values()) == 1
+    given_back = {(event.task, event.attempt) for event in history.closes("returned")}
+    assert given_back
+    assert not given_back & {(r.event.task, r.event.attempt) for r in history.rollouts.values()}
+    assert not history.closes("expired", "rejected", "void")
+
+
+async def test_a_trainer_believed_dead_wakes_up_and_writes_nothing(
+    nats_server: Server, tmp_path: Path
+) -> None:
+    """Stopped for a while, as a machine that sleeps; meanwhile another one trains."""
+    config = configure(nats_server.url, tmp_path, run={"name": "zombie", "steps": 8})
+    async with processes(config, tmp_path, nats_server) as run:
+        await seen(run.bus, StepCompleted)
+        with run.let_go("trainer") as zombie:
+            zombie.send_signal(signal.SIGSTOP)
+            member = run.stack.start("trainer", *run.stack.members["trainer"].arguments)
+            member.log = tmp_path / "second.log"
+            await coming(run.bus, StepCompleted)
+            zombie.send_signal(signal.SIGCONT)
+            code = await zombie.wait()
+        lines = (tmp_path / "logs" / "trainer.log").read_text().splitlines()
+        await run.finished()
+    await invariants.check(config)
+    assert code == 1
+    assert lines[-1].startswith("cairn: another trainer of run zombie has started")
+    assert "Traceback" not in "".join(lines)

@@ -1,7 +1,8 @@
-"""Waiting for what happens in a run, on the bus."""
+"""Waiting for what happens in a run: on the bus, and where there is no bus."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import TypeVar
@@ -26,3 +27,10 @@ async def seen(
 async def coming(bus: Bus, kind: type[E]) -> Record[E]:
     """The next event of a kind, from now on."""
     return await seen(bus, kind, after=await bus.end(kind.stream))
+
+
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """For files and processes, which tell nobody. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
