@@ -28,6 +28,7 @@ check: $(INSTALLED) ## lint, format and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --strict examples/variety.py examples/watch.py examples/sums.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(VENV)/bin/pip || { \

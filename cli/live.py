@@ -31,6 +31,8 @@ SILENT_SECONDS = 10.0
 NODES = 40
 """Rows; anyone may send heartbeats, and a terminal is small."""
 TEXT_LENGTH = 80
+WIDE = 100
+"""Columns of a terminal that has room for each node's figures."""
 
 
 async def follow(bus: Bus, view: RunView) -> None:
@@ -62,7 +64,7 @@ async def _live(view: RunView, console: Console, steps: int, expected: Sequence[
     started = time.time()
 
     def panel() -> RenderableType:
-        return render(view, steps, expected, started, time.time())
+        return render(view, steps, expected, started, time.time(), console.width)
 
     with Live(panel(), console=console, auto_refresh=False, transient=True) as live:
         while True:
@@ -93,9 +95,11 @@ def line(view: RunView, steps: int) -> str:
     return "  ".join(parts) + (f"  ({'; '.join(waits[:3])})" if waits else "")
 
 
-def render(view: RunView, steps: int, expected: Sequence[str], started: float, now: float) -> RenderableType:
-    """The whole view. started, now: seconds since 1970."""
-    parts = Group(_training(view, steps), Text(), _nodes(view, expected, started, now))
+def render(
+    view: RunView, steps: int, expected: Sequence[str], started: float, now: float, width: int = 150
+) -> RenderableType:
+    """The whole view. started, now: seconds since 1970. width: of the terminal, in columns."""
+    parts = Group(_training(view, steps), Text(), _nodes(view, expected, started, now, width >= WIDE))
     return Panel(parts, title=f"cairn  {duration(now - started)}", border_style="cyan")
 
 
@@ -138,12 +142,13 @@ def verdicts(view: RunView) -> str:
     return told + (f"  (failed: {', '.join(map(_clean, worst))})" if worst else "")
 
 
-def _nodes(view: RunView, expected: Sequence[str], started: float, now: float) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading, width in (("node", 9), ("kind", 9), ("does or waits", 45)):
-        table.add_column(heading, min_width=width, no_wrap=True)  # columns that do not jump
-    for heading, width in (("for", 9), ("tokens/s", 8), ("accepted", 8), ("rejected", 8)):
-        table.add_column(heading, min_width=width, justify="right", no_wrap=True)
+def _nodes(view: RunView, expected: Sequence[str], started: float, now: float, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=True)
+    table.add_column("node", min_width=9, no_wrap=True)  # fixed, so that nothing jumps
+    table.add_column("does or waits", ratio=1, no_wrap=True)
+    table.add_column("for", min_width=9, justify="right", no_wrap=True)
+    for heading in ("tokens/s", "accepted", "rejected") if wide else ():
+        table.add_column(heading, min_width=8, justify="right", no_wrap=True)
     earlier = {beat.name for beat, at in view.nodes.values() if at < started} & set(
         expected
     )  # their last life
@@ -153,23 +158,29 @@ def _nodes(view: RunView, expected: Sequence[str], started: float, now: float) -
     )
     for node, (beat, at) in nodes[:NODES]:
         state, style, seconds = _state(beat, now - at)
-        rate = beat.capacity.get("tokens_per_s")
-        judged = (node, view.accepted(node), view.rejected(node))
         table.add_row(
             Text(view.name(node)),
-            beat.kind,
             Text(state, style),
             duration(seconds),
-            f"{rate:.0f}" if rate else "",
-            str(judged[1]) if any(judged[1:]) else "",
-            Text(str(judged[2]), "red" if judged[2] else "") if any(judged[1:]) else "",
+            *(_figures(view, node, beat) if wide else ()),
         )
     if len(nodes) > NODES:
         table.add_row(f"and {len(nodes) - NODES} more")
     heard = {beat.name for _, (beat, _) in nodes}
     for name in (name for name in expected if name not in heard):
-        table.add_row(name, "", Text("starting", "dim"), duration(now - started))
+        table.add_row(name, Text("starting", "dim"), duration(now - started))
     return table
+
+
+def _figures(view: RunView, node: str, beat: Heartbeat) -> tuple[str, str, Text]:
+    """Tokens a second as a worker says, and what was judged of it."""
+    rate, accepted, rejected = beat.capacity.get("tokens_per_s"), view.accepted(node), view.rejected(node)
+    judged = accepted or rejected
+    return (
+        f"{rate:.0f}" if rate else "",
+        str(accepted) if judged else "",
+        Text(str(rejected) if judged else "", "red" if rejected else ""),
+    )
 
 
 def _state(beat: Heartbeat, age: float) -> tuple[str, str, float]:

@@ -17,14 +17,14 @@ from tests.schemas.examples import EXAMPLES, VALIDATOR, WORKER
 HOSTILE = "\x1b]0;owned\x07\x1b[2J[red]evil[/red][link=x]\r\n\u202eback"
 
 
-def console(file: io.StringIO, terminal: bool = True) -> Console:
-    return Console(file=file, force_terminal=terminal, width=150, height=45, color_system="truecolor")
+def console(file: io.StringIO, terminal: bool = True, width: int = 150) -> Console:
+    return Console(file=file, force_terminal=terminal, width=width, height=45, color_system="truecolor")
 
 
-def drawn(made: RunView, expected: Sequence[str] = (), now: float = NOW) -> str:
+def drawn(made: RunView, expected: Sequence[str] = (), now: float = NOW, width: int = 150) -> str:
     """What a terminal shows, without its colours; fails when something else steers the terminal."""
     file = io.StringIO()
-    console(file).print(live.render(made, 60, expected, NOW - 75, now))
+    console(file, width=width).print(live.render(made, 60, expected, NOW - 75, now, width))
     text = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue())
     assert all(line.isprintable() for line in text.splitlines())
     return text
@@ -48,8 +48,8 @@ def test_the_view_shows_all_that_a_person_asks() -> None:
     assert "1 groups at 0, 2 groups at 1" in text
     assert "2 accepted, 1 rejected  (failed: end)" in text
     assert "laptop: tokens of another model, 3 times" in text
-    assert re.search(r"laptop +worker +generating 8 groups +3 s +812 +2 +1", text)
-    assert re.search(r"judge +validator +waiting for rollouts +0 s", text)
+    assert re.search(r"laptop +generating 8 groups +3 s +812 +2 +1", text)
+    assert re.search(r"judge +waiting for rollouts +0 s", text)
     assert re.search(r"attic +starting +1:15 min", text)
     assert "control" not in text
 
@@ -58,10 +58,17 @@ def test_an_empty_run_shows_what_is_started() -> None:
     assert re.search(r"trainer +starting", drawn(RunView(), expected=["trainer"]))
 
 
+def test_a_narrow_terminal_keeps_what_matters() -> None:
+    made = view(heartbeat("laptop", capacity={"tokens_per_s": 812.4}, seconds=3.0), verdict("accepted"))
+    text = drawn(made, width=80)
+    assert re.search(r"laptop +generating 8 groups +3 s *│", text)
+    assert max(map(len, text.splitlines())) == 80
+
+
 def test_what_is_started_again_is_not_silent() -> None:
     made = view(heartbeat("attic"), at=NOW - 1000)
     assert re.search(r"attic +starting +1:15 min", drawn(made, expected=["attic"]))
-    assert re.search(r"attic +worker +silent +16:40 min", drawn(made))
+    assert re.search(r"attic +silent +16:40 min", drawn(made))
 
 
 def test_what_strangers_say_is_plain_text() -> None:
