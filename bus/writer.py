@@ -58,6 +58,21 @@ class Writer:
         log.info("writing", run=bus.run, epoch=epoch)
         return writer
 
+    async def watch(self) -> None:
+        """Wait, beside the work, until another process takes over: one that has nothing to write notices it too.
+
+        Raises Fenced then, and BusError.
+        """
+        async for record in self.bus.records(WriterStarted, writes="run"):
+            if record.event.epoch > self.epoch:
+                raise self.replaced(record.event.epoch)
+
+    def replaced(self, epoch: int) -> Fenced:
+        return Fenced(
+            f"another trainer of run {self.bus.run} has started (epoch {epoch}, this one has {self.epoch}); "
+            "this process stops writing"
+        )
+
     async def publish(self, event: Event) -> int:
         """Store the event after all that were published before it on its stream; returns its sequence.
 
@@ -156,10 +171,7 @@ class _Lane:
                 started = unseal(message, self._bus.run, self._writer.trust).event
                 assert isinstance(started, WriterStarted)
                 if started.epoch >= self._writer.epoch:
-                    raise Fenced(
-                        f"another trainer of run {self._bus.run} has started (epoch {started.epoch}, this one has "
-                        f"{self._writer.epoch}); this process stops writing"
-                    )
+                    raise self._writer.replaced(started.epoch)
         except WireError as error:
             log.warning(
                 "a foreign message", subject=message.subject, sequence=message.sequence, reason=str(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from trainer.learner import LearnerState
 
 MARKER = "COMPLETE"
 _PREFIX = "step-"
-_UNFINISHED = ".unfinished"
+_UNFINISHED = ".unfinished-"
 
 log = structlog.get_logger()
 
@@ -40,12 +41,13 @@ class Checkpoint:
 def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint durably and delete all but the `keep` newest; returns its directory.
 
-    One process at a time may save into `directory`. Raises OSError when the disk refuses.
+    Raises OSError when the disk refuses, or another process saves into `directory` at the same time.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    unfinished, path = directory / _UNFINISHED, directory / f"{_PREFIX}{checkpoint.step:08d}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
+    path = directory / f"{_PREFIX}{checkpoint.step:08d}"
+    for left_over in directory.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=directory))  # never two processes in one
     _write(unfinished, checkpoint)
     if path.exists():  # a run that went back beyond this step is here again
         shutil.rmtree(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import tempfile
 from pathlib import Path
 
 import structlog
@@ -29,6 +30,8 @@ class Publication:
     ) -> None:
         self._config, self._writer, self._identity = config, writer, identity
         self._directory, self._template = directory, template
+        shutil.rmtree(directory, ignore_errors=True)  # what an earlier life was uploading when it was killed
+        directory.mkdir(parents=True)
 
     async def publish(self, weights: dict[str, Tensor], progress: Progress) -> PolicyPublished:
         """Announce `weights` as the policy that `progress` names, once the origin holds every chunk of them.
@@ -36,21 +39,19 @@ class Publication:
         An announcement that this trainer made before it was killed is not repeated.
         """
         lineage, version, digest = progress.lineage, progress.version, progress.digest
-        folder = self._directory / f"{lineage}-{version}"
-        await asyncio.to_thread(policy.save, weights, self._template, folder)
-        manifest = await upload(
-            self._config.relay.origin, folder, version, digest, self._config.relay.chunk_bytes, self._identity
-        )
+        relay = self._config.relay
+        with tempfile.TemporaryDirectory(dir=self._directory) as folder:
+            await asyncio.to_thread(policy.save, weights, self._template, folder)
+            manifest = await upload(relay.origin, folder, version, digest, relay.chunk_bytes, self._identity)
         event = PolicyPublished(
             lineage=lineage,
             version=version,
             digest=digest,
             manifest=manifest,
-            holders=(self._config.relay.origin,),
+            holders=(relay.origin,),
         )
         last = await self._writer.bus.last(PolicyPublished)
         if last is None or last.event.id != event.id:
             await self._writer.publish(event)
             log.info("policy published", version=version, digest=digest[:12], bytes=manifest.size)
-        shutil.rmtree(folder, ignore_errors=True)
         return event

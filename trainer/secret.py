@@ -6,8 +6,10 @@ over the names. The commitment is in RunCreated, the secret itself in RunEnded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +30,7 @@ class Secret:
     def load_or_create(cls, path: Path) -> Secret:
         """Read the file, or make it with a random secret, readable by its owner only. Raises ConfigError, OSError."""
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(SECRET_BYTES))
+            _create(path)
         try:
             return cls(path.read_bytes())
         except ValueError as error:
@@ -49,3 +48,14 @@ class Secret:
     def nonce(self, worker: str, task: str, attempt: int) -> bytes:
         """The challenge of the proof of possession, 32 bytes."""
         return blake3(f"nonce\x1f{worker}\x1f{task}\x1f{attempt}".encode(), key=self.value).digest()
+
+
+def _create(path: Path) -> None:
+    """Whole or not at all: the run commits to what is here, so a trainer killed now must find nothing or all of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as draft:  # mode 0600
+        draft.write(secrets.token_bytes(SECRET_BYTES))
+        draft.flush()
+        os.fsync(draft.fileno())
+        with contextlib.suppress(FileExistsError):  # another process has just made one
+            os.link(draft.name, path)

@@ -92,7 +92,8 @@ async def serve(config: Config, directory: Path, keys: Path | None) -> None:
         if restored.lineage > progress.lineage:
             await dispatch.close_all("a new lineage began")
             await trainer.save()  # the next start must not compare with the line that was left
-        await beside(trainer.run(secret), *(_follow(component.bus, trainer, stream) for stream in FOLLOWED))
+        following = (_follow(component.bus, trainer, stream) for stream in FOLLOWED)
+        await beside(trainer.run(secret), writer.watch(), *following)
 
     await component.serve()
 

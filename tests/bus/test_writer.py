@@ -64,6 +64,14 @@ async def test_what_an_earlier_life_stored_takes_a_place_of_its_own(run: Run) ->
         assert await tasks(bus) == [0, 0]
 
 
+async def test_a_writer_with_nothing_to_write_notices_too_that_it_was_replaced(run: Run) -> None:
+    async with run.connect("trainer") as old_bus, run.connect("trainer") as new_bus:
+        watching = asyncio.create_task((await Writer.open(old_bus)).watch())
+        await Writer.open(new_bus)
+        with pytest.raises(Fenced, match=r"another trainer .* has started \(epoch 2, this one has 1\)"):
+            await watching
+
+
 async def test_two_that_open_at_the_same_moment_never_both_write(run: Run) -> None:
     async with run.connect("trainer") as one, run.connect("trainer") as two:
         opened = await asyncio.gather(Writer.open(one), Writer.open(two), return_exceptions=True)
