@@ -38,5 +38,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	    echo "Cairn needs Python 3.11 or later with venv; install it, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; \
 	    exit 1; }
 	@echo "Installing Cairn into $(VENV); the first time takes a few minutes."
-	@$(VENV)/bin/pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev]'
+	@PYTHONWARNINGS=ignore $(VENV)/bin/pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev]'
 	@touch $@
