@@ -8,11 +8,11 @@ import click
 import pytest
 
 from bus.identity import Identity, key_file
-from cli import options
+from cli import main
 from cli.local import LocalRun, free_port
-from cli.main import COMMANDS, cairn
 from cli.stack import Member, Stack
-from schemas.config import Config, load
+from schemas.config import Config, parse
+from tests.cli.conftest import Cairn
 
 
 class Recorder(Stack):
@@ -36,14 +36,16 @@ def started(tmp_path: Path) -> Recorder:
 def parsed(member: Member) -> click.Context:
     """The command line as `cairn` reads it."""
     name, *arguments = member.arguments
-    command = cairn.get_command(click.Context(cairn), name)  # type: ignore[arg-type, attr-defined]
+    command = main.cairn.get_command(click.Context(main.cairn), name)  # type: ignore[arg-type, attr-defined]
     assert command is not None
     return command.make_context(name, arguments)
 
 
-def configuration(stack: Recorder) -> Config:
-    parameters = parsed(stack.members["trainer"]).params
-    return load(parameters["config"], options.overrides(parameters["changes"]))
+def configuration(cairn: Cairn, stack: Recorder) -> Config:
+    """As the trainer resolves it."""
+    done = cairn(*stack.members["trainer"].arguments, "--dry-run")
+    assert done.code == 0, done.errors
+    return parse(json.loads(done.output))
 
 
 def test_it_is_made_of_public_commands(started: Recorder) -> None:
@@ -52,7 +54,7 @@ def test_it_is_made_of_public_commands(started: Recorder) -> None:
         *("worker-1", "worker-2", "cheat-1", "evaluator"),
     ]
     for name, member in started.members.items():
-        assert member.arguments[0] in COMMANDS
+        assert member.arguments[0] in main.COMMANDS
         parameters = parsed(member).params
         assert parameters.get("run", "mine") == "mine"
         assert parameters.get("name") in (name, None)
@@ -60,25 +62,25 @@ def test_it_is_made_of_public_commands(started: Recorder) -> None:
     assert not parsed(started.members["worker-1"]).params["dishonest"]
 
 
-def test_the_trainer_gets_the_run_and_its_overrides(started: Recorder) -> None:
-    config = configuration(started)
+def test_the_trainer_gets_the_run_and_its_overrides(cairn: Cairn, started: Recorder) -> None:
+    config = configuration(cairn, started)
     assert (config.run.name, config.bus.url) == ("mine", "nats://127.0.0.1:4999")
     assert (config.policy.model, config.loss.kl) == ("tiny", 0.5)
 
 
-def test_the_relays_are_a_tree_below_the_trainers_origin(started: Recorder) -> None:
+def test_the_relays_are_a_tree_below_the_trainers_origin(cairn: Cairn, started: Recorder) -> None:
     origin = parsed(started.members["origin"]).params
     assert origin["origin"]
     url = f"http://127.0.0.1:{origin['port']}"
-    assert configuration(started).relay.origin == url
+    assert configuration(cairn, started).relay.origin == url
     assert [parsed(started.members[f"relay-{at}"]).params["parent"] for at in (1, 2)] == [url, url]
 
 
-def test_the_keys_of_its_own_processes_are_trusted(started: Recorder, tmp_path: Path) -> None:
+def test_the_keys_of_its_own_processes_are_trusted(cairn: Cairn, started: Recorder, tmp_path: Path) -> None:
     keys = parsed(started.members["validator"]).params["keys"]
     assert keys == tmp_path / "keys"
     public = Identity.load_or_create(key_file("validator", "", keys)).public_key
-    assert configuration(started).trust.validator == (public,)
+    assert configuration(cairn, started).trust.validator == (public,)
 
 
 def test_a_free_port() -> None:
@@ -86,10 +88,10 @@ def test_a_free_port() -> None:
         server.bind(("127.0.0.1", free_port()))
 
 
-def test_overrides_survive_the_command_line(tmp_path: Path) -> None:
+def test_overrides_survive_the_command_line(cairn: Cairn, tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
     config.write_text("")
     model = json.dumps("a folder/--with = signs")
     stack = Recorder(tmp_path / "logs")
     LocalRun(tmp_path, "mine", "nats://x", config, {"policy.model": model}).start(stack)
-    assert configuration(stack).policy.model == "a folder/--with = signs"
+    assert configuration(cairn, stack).policy.model == "a folder/--with = signs"
