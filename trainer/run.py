@@ -72,7 +72,7 @@ async def _existing(bus: Bus) -> tuple[RunCreated | None, RunEnded | None]:
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [
         f"{section}.{key}"
-        for section in new.keys() - MAY_CHANGE
+        for section in sorted(new.keys() - MAY_CHANGE)
         for key in new[section]
         if (section, key) != ("run", "steps") and old.get(section, {}).get(key) != new[section][key]
     ]
