@@ -30,7 +30,9 @@ async def new(nats_server: Server, tmp_path: Path) -> AsyncIterator[Run]:
     await run.delete()
 
 
-async def begin(run: Run, secret: Secret = SECRET, trainer: str = "test", **tables: dict[str, Any]) -> bool:
+async def begin(
+    started: Run, /, secret: Secret = SECRET, trainer: str = "test", **tables: dict[str, Any]
+) -> bool:
     async with started.connect("trainer", trainer) as bus:
         return await create_or_resume(bus, started.config(**tables), secret)
 
