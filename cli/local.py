@@ -29,7 +29,7 @@ class LocalRun:
     workers: int = 2
     cheats: int = 0
     relays: int = 2
-    batch: int = 8
+    batch: int = 16
     threads: int = 1
 
     def key(self, kind: str, name: str = "") -> str:
