@@ -36,11 +36,12 @@ def test_only_the_models_own_tokens_are_trained_on():
         spans=(Span(policy_version=0, policy_digest="0" * 64, start=0, stop=3),),
         finish="stop",
     )
-    (batch,) = pack([Sample.of(np.array([1, 2], np.uint32), completion, 0.5)], 100)
+    (batch,) = pack([Sample.of(np.array([1, 2], np.uint32), completion, 0.5, audited=True)], 100)
     assert batch.inputs_BT.tolist() == [[1, 2, 7, 8, 20, 21, 22]]
     assert batch.targets_N.tolist() == [7, 8, 9]
     assert batch.rows_N.tolist() == [1, 2, 6]
     assert batch.advantages_N.tolist() == [0.5] * 3
+    assert batch.audited_N.tolist() == [True] * 3
     np.testing.assert_allclose(batch.engine_logprobs_N, [-0.1, -0.2, -0.3])
 
 
