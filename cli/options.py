@@ -79,6 +79,7 @@ def configuration(function: Command) -> Command:
 def folder(chosen: Path | None) -> Iterator[Path]:
     """The folder that the user chose, or a temporary one that goes with the process."""
     if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)  # an error now and not with the first weights
         yield chosen
         return
     with tempfile.TemporaryDirectory(prefix="cairn-") as temporary:

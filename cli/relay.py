@@ -10,16 +10,32 @@ import click
 from bus import Component
 from cli import options
 from relay.node import RelayNode
+from relay.sources import relay_url
+
+
+def _url(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        return relay_url(value) if value else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command("relay")
 @options.attach
 @click.option("--origin", is_flag=True, help="Be the origin: take uploads from the run's trainer.")
-@click.option("--parent", default="", help="URL of the relay above this one.  [default: the run's origin]")
+@click.option(
+    "--parent",
+    default="",
+    callback=_url,
+    help="URL of the relay above this one.  [default: the run's origin]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0: a free one.", show_default=True)
 @click.option(
-    "--advertise", default="", help="URL under which others reach this relay.  [default: http://HOST:PORT]"
+    "--advertise",
+    default="",
+    callback=_url,
+    help="URL under which others reach this relay.  [default: http://HOST:PORT]",
 )
 @click.option("--directory", type=click.Path(path_type=Path), default=None,
               help="Where chunks are kept.  [default: a temporary folder]")  # fmt: skip

@@ -34,7 +34,6 @@ class RunView:
 
     steps: list[StepCompleted] = field(default_factory=list)
     evals: dict[int, EvalCompleted] = field(default_factory=dict)
-    eval_times: dict[int, float] = field(default_factory=dict)
     policies: list[PolicyPublished] = field(default_factory=list)
     nodes: dict[str, tuple[Heartbeat, float]] = field(default_factory=dict)
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -60,7 +59,6 @@ class RunView:
                 self.steps.append(step)
             case EvalCompleted() as done:
                 self.evals[done.version] = done
-                self.eval_times[done.version] = record.timestamp
             case PolicyPublished() as published:
                 self.policies.append(published)
             case Heartbeat() as beat:

@@ -59,7 +59,7 @@ class RelayNode:
     async def _serve(self, component: Component, stack: AsyncExitStack) -> None:
         if self.host in EVERYWHERE and not self.url:
             raise RelayError(
-                f"a relay that listens on {self.host} must be told the URL at which others reach it"
+                f"a relay that listens on {self.host} must be told the URL at which others reach it (--advertise)"
             )
         created = await component.bus.wait_for_run()
         folder = self.directory / f"{component.run_name}-{created.event.id[:8]}"

@@ -119,7 +119,7 @@ class Checkpoint(Section):
 
 
 class Relay(Section):
-    origin: str = "http://127.0.0.1:7070"
+    origin: str = Field(default="http://127.0.0.1:7070", pattern=r"^https?://[^\s?#@]+$")
     """Where the trainer uploads policies."""
     chunk_bytes: int = Field(default=4 << 20, ge=1 << 10, le=1 << 26)
     keep: int = Field(default=8, ge=2)

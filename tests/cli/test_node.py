@@ -68,6 +68,21 @@ def test_a_relay_whose_port_is_taken(cairn: Cairn, running: Run) -> None:
     done.fails_with(1, f"127.0.0.1:{port} is in use; choose another address or port")
 
 
+@pytest.mark.parametrize("option", ["--parent", "--advertise"])
+def test_an_address_that_no_relay_can_have(cairn: Cairn, option: str) -> None:
+    cairn("relay", option, "ftp://x").fails_with(2, f"'{option}'", "http://host:port is expected")
+
+
+def test_a_relay_that_others_could_not_find(cairn: Cairn, running: Run) -> None:
+    cairn("relay", "--host", "0.0.0.0", *join(running)).fails_with(1, "must be told the URL", "--advertise")
+
+
+def test_a_directory_that_cannot_be_one(cairn: Cairn, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = cairn("worker", "--directory", tmp_path / "file")
+    done.fails_with(1, f"{tmp_path / 'file'}: File exists; choose another place")
+
+
 def test_a_relay_is_an_origin_or_has_a_parent(cairn: Cairn) -> None:
     cairn("relay", "--origin", "--parent", "http://x").fails_with(2, "an origin has no parent")
 

@@ -56,6 +56,7 @@ def test_overrides(tmp_path: Path, dotted: str, text: str, value: Any) -> None:
     ("overrides", "message"),
     [
         ({"batch.group": "8"}, "unknown key batch.group; there are groups, group_size, tokens, attempts"),
+        ({"relay.origin": "trainer:7070"}, "relay.origin = 'trainer:7070': String should match pattern"),
         ({"audit.bands.x": "8"}, "unknown key audit.bands.x; there are exponent_mismatches, "),
         ({"batches.groups": "8"}, "unknown key batches"),
         ({"batch.groups": "many"}, "batch.groups = 'many': Input should be a valid integer"),
