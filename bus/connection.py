@@ -122,14 +122,16 @@ class Connection:
         self._closing = True
         for task in self._tasks:
             task.cancel()
-        with contextlib.suppress(*TRANSIENT, nats.errors.Error):
-            if self._client.is_connected:
-                await self._client.flush(timeout=1)
-        closing = asyncio.ensure_future(self._client.close())
-        await asyncio.wait((closing,), timeout=CLOSE_SECONDS)  # its outcome does not matter any more
-        closing.cancel()
-        self._ready.set()
-        self._interrupt()
+        try:
+            with contextlib.suppress(*TRANSIENT, nats.errors.Error):
+                if self._client.is_connected:
+                    await self._client.flush(timeout=1)
+        finally:  # cancelled or not, the socket is not left open
+            closing = asyncio.ensure_future(self._client.close())
+            await asyncio.wait((closing,), timeout=CLOSE_SECONDS)  # its outcome does not matter any more
+            closing.cancel()
+            self._ready.set()
+            self._interrupt()
 
     async def ready(self) -> None:
         """Wait until there is a connection. Raises BusError when this side has closed it."""

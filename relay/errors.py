@@ -2,7 +2,8 @@
 
 RelayError
 ├── WeightsUnavailable   nobody delivered a chunk within the client's patience
-├── UploadFailed         the origin refused an upload or could not be reached
+├── UploadFailed         the origin refused an upload
+│   └── OriginAway       it could not be reached within the patience; trying again may help
 ├── DiskFull             no room to write; nothing half-written is left
 ├── UnknownChunk         no manifest that is kept names this chunk
 └── BadChunk             the bytes are not those that the hash names
@@ -23,6 +24,10 @@ class WeightsUnavailable(RelayError):
 
 class UploadFailed(RelayError):
     """The origin refused the upload or could not be reached."""
+
+
+class OriginAway(UploadFailed):
+    """The origin could not be reached for a while."""
 
 
 class DiskFull(RelayError):

@@ -16,7 +16,7 @@ from bus.identity import Identity
 from bus.retry import delays
 from relay import manifest as manifests
 from relay.authority import sign
-from relay.errors import UploadFailed
+from relay.errors import OriginAway, UploadFailed
 from relay.files import Place
 from relay.parallel import for_each
 from relay.sources import relay_url
@@ -82,7 +82,7 @@ class _Origin:
             except (aiohttp.ClientError, TimeoutError) as error:
                 if time.monotonic() > deadline:
                     why = str(error) or "no answer in time"
-                    raise UploadFailed(
+                    raise OriginAway(
                         f"cannot upload to {self.url}: {why}; is the origin running there?"
                     ) from None
             await asyncio.sleep(pause)

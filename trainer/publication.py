@@ -13,8 +13,9 @@ from torch import Tensor
 import policy
 from bus import Writer
 from bus.identity import Identity
+from relay.errors import OriginAway
 from relay.publication import upload
-from schemas import PolicyPublished
+from schemas import Manifest, PolicyPublished
 from schemas.config import Config
 from trainer.progress import Progress
 
@@ -42,7 +43,7 @@ class Publication:
         relay = self._config.relay
         with tempfile.TemporaryDirectory(dir=self._directory) as folder:
             await asyncio.to_thread(policy.save, weights, self._template, folder)
-            manifest = await upload(relay.origin, folder, version, digest, relay.chunk_bytes, self._identity)
+            manifest = await self._upload(Path(folder), version, digest)
         event = PolicyPublished(
             lineage=lineage,
             version=version,
@@ -55,3 +56,12 @@ class Publication:
             await self._writer.publish(event)
             log.info("policy published", version=version, digest=digest[:12], bytes=manifest.size)
         return event
+
+    async def _upload(self, folder: Path, version: int, digest: str) -> Manifest:
+        """Upload, however long the origin is away: training goes on as far as the lag allows."""
+        relay = self._config.relay
+        while True:
+            try:
+                return await upload(relay.origin, folder, version, digest, relay.chunk_bytes, self._identity)
+            except OriginAway as error:
+                log.warning("waiting for the origin", version=version, reason=str(error))
