@@ -15,6 +15,9 @@ from yarl import URL
 from relay.errors import RelayError
 
 KEEPALIVE_SECONDS = 30.0
+SHUTDOWN_SECONDS = 0.3
+"""For answers on their way. Longer helps no upload: once it stops, aiohttp drops what arrives. Twice this is less
+than the second after which `bus.tasks.cancel` loses its patience."""
 FIRST_REQUEST_SECONDS = 15.0
 """A new connection must have sent the headers of its first request by then; aiohttp itself waits for ever."""
 
@@ -36,7 +39,7 @@ async def listen(application: web.Application, host: str, port: int) -> AsyncIte
         handler_cancellation=True,
         keepalive_timeout=KEEPALIVE_SECONDS,
         lingering_time=0.0,  # a refused body is not read
-        shutdown_timeout=1.0,
+        shutdown_timeout=SHUTDOWN_SECONDS,
     )
     await runner.setup()
     try:
