@@ -140,7 +140,7 @@ async def test_a_reader_that_stops_leaves_no_consumer(run: Run) -> None:
             20
         ):  # the server deletes them in its own time, long before they would expire
             while await bus.connection.js.consumers_info(f"{run.name}_CONTROL"):
-                await asyncio.sleep(0.05)
+                pass  # each question is a round trip
 
 
 async def test_what_cannot_be_believed_is_skipped_with_its_reason(run: Run) -> None:
