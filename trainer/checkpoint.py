@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from blake3 import blake3
 from safetensors.torch import load_file, save_file
 
 from trainer.learner import LearnerState
+from trainer.scratch import scratch
 
 MARKER = "COMPLETE"
 _PREFIX = "step-"
@@ -41,18 +41,15 @@ class Checkpoint:
 def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint durably and delete all but the `keep` newest; returns its directory.
 
-    Raises OSError when the disk refuses, or another process saves into `directory` at the same time.
+    Raises OSError when the disk refuses.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{_PREFIX}{checkpoint.step:08d}"
-    for left_over in directory.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=directory))  # never two processes in one
-    _write(unfinished, checkpoint)
-    if path.exists():  # a run that went back beyond this step is here again
-        shutil.rmtree(path)
-    unfinished.rename(path)
-    _sync(directory)
+    with scratch(directory, _UNFINISHED) as unfinished:
+        _write(unfinished, checkpoint)
+        if path.exists():  # a run that went back beyond this step is here again
+            shutil.rmtree(path)
+        unfinished.rename(path)
+        _sync(directory)
     for old in _newest_first(directory)[keep:]:
         shutil.rmtree(old)
     return path

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from pathlib import Path
 
 import structlog
@@ -18,6 +16,7 @@ from relay.publication import upload
 from schemas import Manifest, PolicyPublished
 from schemas.config import Config
 from trainer.progress import Progress
+from trainer.scratch import scratch
 
 log = structlog.get_logger()
 
@@ -31,8 +30,6 @@ class Publication:
     ) -> None:
         self._config, self._writer, self._identity = config, writer, identity
         self._directory, self._template = directory, template
-        shutil.rmtree(directory, ignore_errors=True)  # what an earlier life was uploading when it was killed
-        directory.mkdir(parents=True)
 
     async def publish(self, weights: dict[str, Tensor], progress: Progress) -> PolicyPublished:
         """Announce `weights` as the policy that `progress` names, once the origin holds every chunk of them.
@@ -41,7 +38,7 @@ class Publication:
         """
         lineage, version, digest = progress.lineage, progress.version, progress.digest
         relay = self._config.relay
-        with tempfile.TemporaryDirectory(dir=self._directory) as folder:
+        with scratch(self._directory, "policy-") as folder:
             await asyncio.to_thread(policy.save, weights, self._template, folder)
             manifest = await self._upload(Path(folder), version, digest)
         event = PolicyPublished(

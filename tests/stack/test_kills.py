@@ -86,7 +86,7 @@ async def test_everything_else_killed_one_after_the_other(tmp_path: Path) -> Non
     assert {0, config.run.steps} <= {record.event.version for record in history.evals}
 
 
-async def test_a_worker_killed_again_and_again_answers_no_grant_twice(
+async def test_a_worker_killed_or_stopped_answers_or_returns_each_grant_once(
     nats_server: Server, tmp_path: Path
 ) -> None:
     config = configure(nats_server.url, tmp_path, run={"name": "worker-killed", "steps": 6})
@@ -94,6 +94,11 @@ async def test_a_worker_killed_again_and_again_answers_no_grant_twice(
         for moment in (Proof, Rollouts, Proof, Rollouts):
             await coming(run.bus, moment)
             run.kill("worker-1")
+        await coming(run.bus, Proof)
+        with run.let_go("worker-1") as stopped:
+            stopped.terminate()
+            assert await stopped.wait() == 0
+        run.stack.start("worker-1", *run.stack.members["worker-1"].arguments)
         await run.finished()
     history = await invariants.check(config)
     answers = Counter(record.subject for record in history.rollouts.values())
@@ -101,6 +106,7 @@ async def test_a_worker_killed_again_and_again_answers_no_grant_twice(
     given_back = {(event.task, event.attempt) for event in history.closes("returned")}
     assert given_back
     assert not given_back & {(r.event.task, r.event.attempt) for r in history.rollouts.values()}
+    assert {"the worker was restarted", "the worker stops"} == {r.event.reason for r in history.returned}
     assert not history.closes("expired", "rejected", "void")
 
 
