@@ -54,13 +54,16 @@ def start(running: Local) -> None:
 
 
 async def test_variety_scores_the_rollouts_of_a_run(nats_server: Server, tmp_path: Path) -> None:
-    config = configure(nats_server.url, tmp_path, run={"name": "varied", "steps": 1})
+    config = configure(nats_server.url, tmp_path, run={"name": "varied", "steps": 100_000})
     async with (
         local(config, tmp_path) as running,
         program("variety.py", config, tmp_path / "keys") as variety,
     ):
         start(running)
-        await asyncio.gather(finished(running), first_score(config, running.key("filter", "variety")))
+        await first_score(config, running.key("filter", "variety"))
+        async with Bus.connect(config.bus.url, "varied", running.identity("operator", "operator")) as bus:
+            await bus.publish(Control(action="stop"))
+        await finished(running)
         _, errors = await variety.communicate()
     assert variety.returncode == 0, errors.decode()
 
