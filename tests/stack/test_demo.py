@@ -27,14 +27,16 @@ Demo = asyncio.subprocess.Process
 
 
 @asynccontextmanager
-async def demo(*arguments: str, **environment: str) -> AsyncIterator[Demo]:
+async def demo(*arguments: str, seconds: float = 300.0, **environment: str) -> AsyncIterator[Demo]:
+    """The command as a process, which ends with the block; the block may take `seconds`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli.main", "demo", *arguments),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, **environment},
     )
     try:
-        yield process
+        async with asyncio.timeout(seconds):
+            yield process
     finally:
         if process.returncode is None:
             process.kill()
@@ -136,7 +138,8 @@ async def test_killed_while_it_makes_its_model_it_leaves_no_process(tmp_path: Pa
 
 
 async def test_it_learns_although_its_trainer_is_killed(tmp_path: Path) -> None:
-    async with demo("--run-dir", str(tmp_path), "--json") as process, bus_of(tmp_path) as bus:
+    arguments = ("--run-dir", str(tmp_path), "--json")
+    async with demo(*arguments, seconds=800.0) as process, bus_of(tmp_path) as bus:
         await seen(bus, StepCompleted, lambda event: event.step == 15)
         (trainer,) = [pid for pid, command in commands(process.pid).items() if "cli.main train " in command]
         os.kill(trainer, signal.SIGKILL)

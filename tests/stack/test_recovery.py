@@ -133,6 +133,7 @@ async def test_the_server_killed_again_and_again(tmp_path: Path) -> None:
         await invariants.check(config)
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # aiohttp, stopped while it opens a chunk
 async def test_relays_go_and_come_back(nats_server: Server, tmp_path: Path) -> None:
     config = configure(nats_server.url, tmp_path, run={"name": "relays", "steps": 4})
     async with local(config, tmp_path) as running, Bus.connect(nats_server.url, "relays", name="test") as bus:
@@ -153,6 +154,7 @@ async def test_relays_go_and_come_back(nats_server: Server, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # aiohttp, stopped while it opens a chunk
 @pytest.mark.parametrize("seed", range(6))
 async def test_anything_stopped_at_any_time(tmp_path: Path, seed: int) -> None:
     """What and when is drawn from the seed; a fault that is found so gets a test of its own."""
