@@ -10,7 +10,7 @@ import numpy as np
 import environments
 import policy
 from environments import Prompts
-from schemas import Check, Sampling, TaskGranted
+from schemas import Check, TaskGranted
 from schemas.config import Bands, Config
 from validator.audit import Claim, audit
 from validator.calibration import bands
@@ -55,11 +55,7 @@ def _grant(config: Config, prompts: Prompts, number: int, digest: str) -> TaskGr
         index=index,
         prompt=prompts.ids(index),
         seeds=np.random.default_rng(number).integers(0, 2**63, GROUP_SIZE, dtype=np.uint64),
-        sampling=Sampling(
-            temperature=config.sampling.temperature,
-            max_new_tokens=config.sampling.max_new_tokens,
-            stop_ids=prompts.stop_ids,
-        ),
+        sampling=prompts.sampling(config.sampling),
         policy_version=0,
         policy_digest=digest,
         nonce=bytes(32),

@@ -20,6 +20,7 @@ from schemas import (
     StepCompleted,
     Verdict,
 )
+from schemas.verdicts import SOUND
 
 STREAMS: tuple[type[Any], ...] = (
     BatchFormed, Control, EvalCompleted, Heartbeat, PolicyPublished, RunEnded, Slashed, StepCompleted, Verdict,
@@ -86,7 +87,7 @@ class RunView:
             for check in judgement.checks:
                 if not check.passed:
                     self.reasons[verdict.worker, check.name] += 1
-        tokens = sum(j.tokens for j in verdict.judgements if j.outcome in ("accepted", "unaudited"))
+        tokens = sum(j.tokens for j in verdict.judgements if j.outcome in SOUND)
         self.tokens.append((timestamp, tokens))
         self.tokens_total += tokens
         self.judged = (self.judged[0] if self.judged else timestamp, timestamp)
@@ -109,7 +110,7 @@ class RunView:
         )
 
     def accepted(self, worker: str | None = None) -> int:
-        return self.completions("accepted", "unaudited", worker=worker)
+        return self.completions(*SOUND, worker=worker)
 
     def rejected(self, worker: str | None = None) -> int:
         return self.completions("rejected", worker=worker)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from schemas.config import ConfigError
+from schemas import Sampling
+from schemas.config import ConfigError, SamplingSection
 
 
 class Prompts:
@@ -42,6 +43,12 @@ class Prompts:
         else:
             ids = self._tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)
         return np.asarray(ids, dtype=np.uint32)
+
+    def sampling(self, section: SamplingSection) -> Sampling:
+        """How the run's configuration samples from this model."""
+        return Sampling(
+            temperature=section.temperature, max_new_tokens=section.max_new_tokens, stop_ids=self.stop_ids
+        )
 
     def text(self, completion: Sequence[int]) -> str:
         """What the environment judges: the completion's text without its stop token."""

@@ -89,7 +89,7 @@ class StepCompleted(Event):
 
 
 class PolicyPublished(Event):
-    """A policy that workers may be granted: announced once a relay holds all of it.
+    """A policy that workers may be granted: announced once the origin holds all of it.
 
     base: the version that a delta applies to, None for a full version. holders: URLs of relays that hold it.
     """

@@ -9,6 +9,8 @@ from pydantic import Field
 from schemas.event import Count, Event, Hash, Many, Struct, Text, Token
 
 Outcome = Literal["accepted", "unaudited", "void", "rejected", "crashed"]
+SOUND: frozenset[Outcome] = frozenset({"accepted", "unaudited"})
+"""Outcomes of completions that may be trained on."""
 
 
 class Check(Struct):

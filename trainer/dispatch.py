@@ -20,7 +20,6 @@ from environments import Prompts
 from schemas import (
     DeadLetter,
     Rollouts,
-    Sampling,
     Standing,
     TaskClosed,
     TaskGranted,
@@ -218,11 +217,7 @@ class Dispatch:
             index=index,
             prompt=self._prompts.ids(index),
             seeds=self._secret.seeds(task, attempt, self.policy.version, self.config.batch.group_size),
-            sampling=Sampling(
-                temperature=self.config.sampling.temperature,
-                max_new_tokens=self.config.sampling.max_new_tokens,
-                stop_ids=self._prompts.stop_ids,
-            ),
+            sampling=self._prompts.sampling(self.config.sampling),
             policy_version=self.policy.version,
             policy_digest=self.policy.digest,
             nonce=self._secret.nonce(worker, task, attempt),

@@ -29,13 +29,13 @@ from schemas import (
     WorkReturned,
 )
 from schemas.tasks import CloseReason
+from schemas.verdicts import SOUND
 from trainer.advantages import has_signal
 
 Key = tuple[str, int]
 """(task, attempt)"""
 Granted = tuple[int, TaskGranted]
 """A grant and its sequence in TASKS."""
-SOUND = frozenset({"accepted", "unaudited"})
 
 
 @dataclass

@@ -8,7 +8,7 @@ import structlog
 
 from environments import Scored, ScoringFailed
 from schemas import Check, Completion, Judgement, Verdict
-from schemas.verdicts import Outcome
+from schemas.verdicts import SOUND, Outcome
 from validator.checks import RULES
 from validator.submission import Submission
 
@@ -48,7 +48,7 @@ class Finding:
             self.outcome = "accepted"
 
     def judgement(self) -> Judgement:
-        scored = self.scored if self.outcome in ("accepted", "unaudited") else None
+        scored = self.scored if self.outcome in SOUND else None
         return Judgement(
             index=self.completion.index,
             outcome=self.outcome,

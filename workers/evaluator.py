@@ -15,7 +15,7 @@ from bus.tasks import beside
 from environments import Prompts, Scored, Scorer, ScoringFailed
 from relay.errors import RelayError
 from relay.policies import Policies
-from schemas import EvalCompleted, PolicyPublished, RunEnded, Sampling
+from schemas import EvalCompleted, PolicyPublished, RunEnded
 from workers.engine import Engine, Generated, GroupRequest
 
 log = structlog.get_logger()
@@ -115,12 +115,7 @@ class Evaluator:
         )
 
     def _generate(self, folder: Path, published: PolicyPublished) -> list[Generated]:
-        config = self.component.config.sampling
-        sampling = Sampling(
-            temperature=config.temperature,
-            max_new_tokens=config.max_new_tokens,
-            stop_ids=self.prompts.stop_ids,
-        )
+        sampling = self.prompts.sampling(self.component.config.sampling)
         self.engine.load(folder, published.version, published.digest)
         requests = [GroupRequest(self.prompts.ids(index), _seed(index), sampling) for index in self.indices]
         made: list[Generated] = []

@@ -1,17 +1,11 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
 from structlog.testing import capture_logs
 
+from tests.one_thread import one_thread
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny tensors are slower in several threads, and slower still beside other tests."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+__all__ = ["one_thread"]
 
 
 @pytest.fixture(autouse=True)
